@@ -101,21 +101,20 @@ def describe(engine: Engine) -> Iterator[str]:
     queue, cache = engine._scheduler.queue, engine._cache
     yield f"{engine.options}"
     yield f"{engine.stats()}"
-    yield f"writing {len(queue.writing)}, reading {len(queue.reading)}, asking {len(queue.asking)}"
-    for demand in (*queue.writing, *queue.reading, *queue.asking):
-        goal = None if demand.node is None else demand.node.end
+    yield f"writing {len(queue.writing)}, reading {len(queue.reading)}"
+    for demand in (*queue.writing, *queue.reading):
+        goal = demand.length
         tip = cache.tree.tip[demand.seq].end if demand.seq >= 0 else None
         yield f"  {type(demand).__name__} {demand.urgency!r} seq {demand.seq} at {tip}, goal {goal}"
-    room = f"lacks room {queue.lacks_room}, for prefetching {queue.prefetch_lacks_room}"
-    yield f"{room}, steady {queue.steady}, step {queue.step}"
+    yield f"background work lacks room {queue.lacks_room}, steady {queue.steady}, step {queue.step}"
     yield f"idle {[(seq, cache.tree.tip[seq].end) for seq in cache.idle]}"
     for request in list(queue.requests):
         yield f"request {request.generation.number}: {request.asked.priority!r}, {len(request.ids)} tokens"
         for active in request.branches:
-            end = None if active.node is None else active.node.end
             yield (
-                f"  branch {active.branch.index}: {active.branch.state}, seq {active.seq}, goal {end}, "
-                f"{len(active.buffer.ids)} of {active.limit} tokens, since step {active.since}"
+                f"  branch {active.branch.index}: {active.branch.state}, seq {active.seq}, "
+                f"goal {active.length}, {len(active.buffer.ids)} of {active.limit} tokens, "
+                f"since step {active.since}"
             )
 
 
@@ -175,7 +174,7 @@ def act(chance: random.Random, engines: list[Engine], seconds: float) -> list[Ge
             steer(chance, chance.choice(generations[-12:]))
         time.sleep(chance.choice((0.0, 0.002, 0.02, 0.1)))
     for generation in generations:
-        if generation.request.priority is Priority.AHEAD:  # it may rest for ever where cells lack
+        if generation.request.priority is Priority.BACKGROUND:  # it may rest for ever where cells lack
             chance.choice((generation.promote, generation.cancel))()
         for branch in generation.branches:
             branch.resume()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import certifi
 import psutil
@@ -165,24 +165,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(folder))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def evaluated_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In no test does any engine evaluate a token that it holds, but for a reason that has a name."""
-    from srbwriter.engine.cache import Cache
-
-    count, unnamed = Cache._count_evaluated_again, list[str]()
-
-    def checked(cache: Cache, seq: int, *arguments: Any) -> None:
-        before = cache.archive.traffic.evaluated_again.get("", 0)
-        count(cache, seq, *arguments)
-        if cache.archive.traffic.evaluated_again.get("", 0) != before:
-            unnamed.append(f"sequence {seq}, {arguments}")
-
-    monkeypatch.setattr(Cache, "_count_evaluated_again", checked)
-    yield
-    assert unnamed == []
 
 
 @pytest.fixture(scope="session")

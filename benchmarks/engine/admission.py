@@ -69,7 +69,7 @@ def _let_in(engine: Engine, generation: Generation) -> tuple[float, float]:
 def _ask(engine: Engine, setting: Setting, text: list[int], n: int, tokens: int) -> Generation:
     stop = Stop(max_tokens=tokens, ignore_eog=True)
     return engine.submit(
-        Request(text, n=n, sampling=setting.sampling, stop=stop, priority=Priority.FOREGROUND)
+        Request(text, n=n, sampling=setting.sampling, stop=stop, priority=Priority.NORMAL)
     )
 
 

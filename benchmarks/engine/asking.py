@@ -37,7 +37,7 @@ def ask(engine: Engine, setting: Setting, prompt: list[int], n: int, tokens: int
     """The request that both sides are given, as a writer's."""
     stop = Stop(max_tokens=tokens, ignore_eog=True)
     sampling = replace(setting.sampling, seed=seed)
-    return engine.submit(Request(prompt, n=n, sampling=sampling, stop=stop, priority=Priority.FOREGROUND))
+    return engine.submit(Request(prompt, n=n, sampling=sampling, stop=stop, priority=Priority.NORMAL))
 
 
 def rest(engine: Engine) -> float:

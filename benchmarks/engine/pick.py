@@ -96,5 +96,5 @@ def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
 
 def _write(engine: Engine, setting: Setting, path: list[int], n: int) -> Generation:
     stop = Stop(max_tokens=BETWEEN, ignore_eog=True)
-    request = Request(path, n=n, sampling=setting.sampling, stop=stop, priority=Priority.FOREGROUND)
+    request = Request(path, n=n, sampling=setting.sampling, stop=stop, priority=Priority.NORMAL)
     return engine.submit(request)

@@ -40,6 +40,10 @@ class ScoringDemand(Demand):
         super().__init__(request.asked.priority, request.namespace)
         self.request = request
 
+    @property
+    def path(self) -> list[int]:
+        return self.request.ids
+
     def on_logits(self, position: int, logits: Logits) -> None:
         request = self.request
         if request.scored < position < len(request.ids):
@@ -82,7 +86,6 @@ class ActiveRequest:
         self.ending: Constraint | None = None
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.counted = self.failed = False
-        self.order = (int(self.asked.priority), generation.number)
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
         self._seeds: set[int] = set()  # of all attempts
         self._templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen

@@ -151,6 +151,11 @@ class ActiveBranch(Demand):
         return len(self.base) + len(self.buffer.ids) - self.first
 
     @property
+    def last_token(self) -> int:
+        ids = self.buffer.ids
+        return ids[-1] if len(ids) > self.first else self.base[-1]
+
+    @property
     def at_prompt(self) -> bool:
         """Whether it is at the end of the prompt, as all branches of its request are at first."""
         return not self.buffer.ids and self.base is self.request.ids
@@ -607,7 +612,6 @@ class ActiveBranch(Demand):
         self.base = path[:keep] + path[keep + gone :]
         self.first = len(self.buffer.ids)
         self.request.generation.truncated = True
-        self.slide(keep)
         return True
 
     # ---- what the sampler has to know of
@@ -632,8 +636,3 @@ class ActiveBranch(Demand):
 
     def forget_constraint(self) -> None:
         self.constraint, self.constrained = None, False
-
-    def slide(self, kept: int) -> None:
-        """Note that the path is another one behind its first ``kept`` tokens."""
-        if kept < self.namespace.start:  # text that slides up to there is not common to all
-            self.namespace = self.namespace._replace(start=kept)

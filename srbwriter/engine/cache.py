@@ -1,78 +1,129 @@
-"""Sequences, cells and the tiers beneath them.
+"""Sequences, cells and host memory: which tokens lie where, and what gives way.
 
-A sequence is live (a branch or a prompt runs on it), idle (kept for later) or free. Idle sequences are
-evicted, least recently used first, when cells or ids are needed, and on a processor as soon as they would
-slow a running request: attention reads every cell up to the highest in use at each step. Evicted states are
-copied to the archive, and copied back when they are needed.
+A sequence is live (a branch or a prompt runs on it), idle (kept for later) or free. Idle sequences leave
+the cells, least recently used first, when cells or ids are needed, and on a processor as soon as they would
+slow a running request: attention reads every cell up to the highest in use at each step. Their states are
+copied to host memory, and back when they are needed: that took a 190th to a 2500th of the time of evaluating
+the tokens again where both were measured. What is on the screen leaves host memory last, and is written to
+the file of its story when nothing runs.
 
 On a GPU idle cells cost nothing and copies much: a transfer of 8 µs for each tensor and each run of cells. A
 branch of 128 tokens that was written beside others takes 45 ms, and 4 to 13 ms to be evaluated again; so it
 is not copied there, and lost when cells are needed. One layer on a GPU is enough for these rules: 1000 idle
 cells slow the layers that stay on the processor by 3 % or less, with flash attention, which is on then.
+
+The memory of an attention model, with or without sliding layers, has cells that are shared and dropped one by
+one. A recurrent or hybrid memory has one state for each sequence (``whole``): it is forked and resumed only
+where a sequence ends or a state was stored, so its idle sequences stay there as long as there are ids.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .archive import Archive, ids_through
-from .disk import DiskCache, SavedState
-from .memory import NativeMemory, Reason, idle_tip, memory_for
-from .tree import SHARED, Demand, Namespace, Node
+from .disk import StoryFiles
+from .native.context import Context
+from .tree import SHARED, Demand, Namespace, Node, State, TokenTree
 from .types import Priority
 
+BLOCK = 128
+"""Tokens of a stored state, at most. Copying them takes some 25 ms with a model of 135M in the slowest case,
+where the cells of several branches alternate."""
+DEVICE_BLOCK = 64
+"""The same where the cells are a GPU's: 2 to 4 ms with a model of 8B, whose cells lie in a row."""
+IDLE_CELLS = 32
+"""Idle cells that may stay while a processor computes. With 256 of them, which is the portion that llama.cpp
+reads, a step of eight branches takes a tenth longer."""
+SCATTERED_CELLS = 512
+"""Free cells below the highest in use, at most, before the cells in use are moved together."""
 COPYING_SECONDS = 0.004
-"""Time for copying out of the cells before a step, at most; the rest is copied before later steps. Copying
-the alternating cells of branches that were written together takes longer than a step."""
-
+"""Time for copying out of the cells before a step, at most; the rest is copied before later steps."""
+LEAST_ON_DISK = 64
+"""Tokens that a story's file must save a request, or it is not read."""
 PATHS_ON_DISK = 64
-"""Paths that are written to disk when nothing runs, the newest first."""
+"""Paths of the screen that are written to disk, the newest first."""
+_ROOM = 0.9  # of the budget of host memory, to which it is emptied when it is full
 
-OPEN_NAMESPACES = 1000
-"""Namespaces that are remembered as looked up on disk."""
+
+class ForkedCells:
+    """Counts the cells of a memory of whole states, which are shared by forking only.
+
+    What two sequences evaluated each on its own is in cells twice, although the tree has it once.
+    """
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._runs: dict[int, list[tuple[set[int], int]]] = {}  # of each sequence: who holds so many cells
+
+    def fork(self, source: int | None, seq: int) -> None:
+        """Let ``seq``, a new sequence, share what ``source`` holds."""
+        self._runs[seq] = [] if source is None else [*self._runs[source]]
+        for holders, _ in self._runs[seq]:
+            holders.add(seq)
+
+    def grow(self, seqs: Sequence[int], cells: int) -> None:
+        """Count ``cells`` more that were evaluated once for all of ``seqs``."""
+        self.used += cells
+        run = set(seqs), cells
+        if (last := self._runs[seqs[0]][-1:]) and last[0][0] == run[0]:
+            run = run[0], cells + last[0][1]
+            for seq in seqs:
+                self._runs[seq].pop()
+        for seq in seqs:
+            self._runs[seq].append(run)
+
+    def drop(self, seq: int) -> None:
+        """Forget ``seq``, and the cells that no other sequence holds."""
+        for holders, cells in self._runs.pop(seq):
+            holders.discard(seq)
+            self.used -= 0 if holders else cells
+
+    def count_idle(self, idle: set[int]) -> int:
+        """Return how many cells only sequences of ``idle`` hold."""
+        runs = {id(holders): (holders, cells) for seq in idle for holders, cells in self._runs[seq]}
+        return sum(cells for holders, cells in runs.values() if holders <= idle)
 
 
 class Cache:
-    """The cells of a context, and the archive beneath them.
+    """The cells of a context, and the host memory beneath them.
 
     Args:
         logits_rows: rows of logits kept, so that forking evaluates nothing.
         on_device: whether the cells are a GPU's.
-        host_bytes: bytes of host memory for states that are not in cells.
-        disk: for states that outlive the program.
-        visible_paths: returns the paths on the screen; they leave host memory last.
+        host_bytes: bytes of host memory for states; 0 keeps nothing there.
+        files: for states that outlive the program.
+        visible_paths: returns the paths on the screen, the newest first.
+
+    Attributes:
+        can_rewind: whether the end of a sequence can be dropped.
+        saved_tokens, restored_tokens: that were copied out of the cells, and back.
     """
 
     def __init__(
-        self, native: NativeMemory, *, logits_rows: int, on_device: bool = False, host_bytes: int = 0,
-        disk: DiskCache | None = None,
+        self, native: Context, *, logits_rows: int, on_device: bool = False, host_bytes: int = 0,
+        files: StoryFiles | None = None,
         visible_paths: Callable[[], Iterable[tuple[Sequence[int], Namespace]]] = tuple,
     ) -> None:  # fmt: skip
-        self.native = native
-        self.on_device = on_device
-        self.memory = memory_for(native, logits_rows, on_device)
-        self.tree = self.memory.tree
-        self.idle = self.memory.idle
-        self.archive = Archive(
-            self.memory,
-            budget=host_bytes,
-            disk=disk,
-            protected=self._protected_nodes,
-        )
+        self.native, self.on_device, self.budget, self.files = native, on_device, host_bytes, files
         self.visible_paths = visible_paths
+        self.can_rewind = native.cuttable
+        self.tree = TokenTree(logits_rows, whole=not native.cuttable)
+        self.idle: set[int] = set()
         self.pins: dict[str, tuple[Sequence[int], Namespace]] = {}
-        self._free = list(range(native.sequences - 1, -1, -1))
-        self._excuses: dict[int, tuple[int, Reason]] = {}  # of a live sequence, up to a position
         self.on_clear: Callable[[], None] = lambda: None
-        self._changes = 0  # counts changes of what is idle or stored
-        self._evicted_idle = self._evicted_finished = -1  # changes after which nothing was left to evict
-        self._opened: set[tuple[Namespace, Sequence[int]]] = set()  # namespaces looked up on disk
-        self.open_namespace(SHARED)
+        self.saved_tokens = self.restored_tokens = self.damaged = 0
+        self._forked = ForkedCells()  # of a memory of whole states
+        self._free = list(range(native.sequences - 1, -1, -1))
+        self._peak = 0  # most cells in use since they were moved together
+        self._unit_bytes = 0.0  # of a token, or of a whole state; known when one has been saved
+        window, block = native.window, DEVICE_BLOCK if on_device else BLOCK
+        # of a sliding layer llama.cpp saves what lies between two multiples of its window
+        self._block = block if not window or window % block == 0 else window
 
     @property
     def used_sequences(self) -> int:
@@ -81,65 +132,47 @@ class Cache:
     @property
     def used_cells(self) -> int:
         """Cells that are not free."""
-        return self.memory.used_cells
+        return self._forked.used if self.tree.whole else self.tree.cells
 
     @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be freed."""
-        return self.used_cells - self.memory.count_idle_cells()
+        count = self._forked.count_idle if self.tree.whole else self.tree.count_idle_cells
+        return self.used_cells - count(self.idle)
 
-    def open_namespace(self, namespace: Namespace, common: Sequence[int] = ()) -> None:
-        """Look up once what the disk holds of a namespace; ``common`` are the tokens before its start."""
-        if namespace.salt:
-            self.open_namespace(Namespace(namespace.root))
-        known = namespace, tuple(common)
-        if self.is_archived(namespace) and known not in self._opened:
-            if len(self._opened) >= OPEN_NAMESPACES:
-                self._opened.clear()  # they are looked up again; nothing is kept twice
-            self._opened.add(known)
-            self.archive.find_on_disk(namespace, common)
-
-    def is_archived(self, namespace: Namespace) -> bool:
+    def copies(self, namespace: Namespace) -> bool:
         """Whether text of a namespace is kept outside the cells; text that only one request sees is not."""
-        return bool(self.archive.budget) and namespace.root == SHARED.root
+        return self.budget > 0 and namespace.root == SHARED.root
 
-    def keeps_evicted(self, tokens: int) -> bool:
-        """Whether so many tokens can leave the cells at any time, and come back without being evaluated."""
-        return not self.on_device and self.archive.can_hold(tokens)
+    def returns(self, namespace: Namespace) -> bool:
+        """Whether text of a namespace may leave the cells at any time, and comes back without being read."""
+        most = self.native.sequences if self.tree.whole else self.native.cells
+        return self.copies(namespace) and not self.on_device and self._unit_bytes * most <= self.budget
 
     # ---- sequences for demands
 
     def count_held(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
-        """Return how many of ``ids`` can be resumed without evaluating them, from any tier."""
-        return self.tree.match_resumable(ids, namespace).length
-
-    def count_used(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
-        """Return how many of ``ids`` are held because a request used them; prefetched ones do not count."""
-        node = self.tree.match_prefix(ids, namespace).node
-        while node.parent is not None and not node.last_used:
-            node = node.parent
-        return node.end
-
-    def count_idle_prefix(self, demand: Demand, most: int) -> int:
-        """Return how many cells of the path of ``demand`` only idle sequences hold."""
-        node, cells = demand.node, 0
-        assert node is not None
-        while node.parent is not None:
-            if node.seqs and node.seqs <= self.idle:
-                cells += max(min(node.end, most) - node.start, 0)
-            node = node.parent
-        return cells
+        """Return how many of ``ids`` can be resumed without evaluating them."""
+        if self.tree.whole:
+            return self.tree.resumable(ids, namespace, len(ids)).end
+        return self.tree.match(ids, namespace)[1]
 
     def count_missing_cells(self, demand: Demand, most: int) -> int:
         """Return how many more cells ``demand`` takes, if ``most`` of its tokens may be held."""
-        assert demand.node is not None
-        start, _ = self.memory.resume_path(demand.node, most)
-        return demand.node.end - start.end
+        return demand.length - self._resume(demand, most)[0].end
 
-    def has_sequence_for(self, demand: Demand, most: int) -> bool:
-        """Whether :meth:`allocate` would take its sequence from no idle prefix."""
-        assert demand.node is not None
-        return bool(self._free) or self.memory.can_reuse(self.tree.longest_prefix(demand.node, most))
+    def _resume(self, demand: Demand, most: int) -> tuple[Node, list[Node]]:
+        """Return where a sequence for ``demand`` begins in cells, and the stored nodes to restore below it.
+
+        Both end at position ``most`` at the latest. The last stored node comes first.
+        """
+        node, stored = self.tree.resumable(demand.path, demand.namespace, most), list[Node]()
+        if self.tree.whole and node.parent is not None and not self.tree.holders(node):
+            return self.tree.root(demand.namespace), [node]
+        while node.parent is not None and not node.seqs:
+            stored.append(node)
+            node = node.parent
+        return node, stored
 
     def allocate(self, demand: Demand, most: int) -> bool:
         """Give ``demand`` a sequence where its path is held, ``most`` tokens along it at the farthest.
@@ -147,348 +180,331 @@ class Cache:
         Stored states on the path are restored, as far as there are cells. False when no sequence is to be
         had. Raises NativeError when llama.cpp refuses.
         """
-        goal = demand.node
-        assert goal is not None
-        start, stored = self.memory.resume_path(goal, most)
-        prefetch = demand.urgency is Priority.AHEAD
-        seq = None
-        if not (prefetch and start.last_used):  # else an idle sequence that ends there stays as it is
-            seq = self.memory.reuse_sequence(start, exact=prefetch)
-            if seq is not None:
-                self._changes += 1
-                if not prefetch:
-                    self.tree.mark_used(start)
+        background = demand.urgency is Priority.BACKGROUND
+        node, stored = self._resume(demand, most)
+        holders = self.tree.holders(node)
+        idle = next((seq for seq in holders if seq in self.idle and self.tree.tip[seq] is node), None)
+        # a whole state stays for others, and what was used stays apart from background work
+        seq = None if self.tree.whole or node.parent is None or (background and node.last_used) else idle
         if seq is None and not self._free:
-            holders = self.tree.holders(start)  # one of them has to stay, for the node to stay resident
-            kept = () if holders - self.idle else tuple(holders)[:1]
-            for one in () if prefetch else kept:
-                self.tree.mark_used(self.tree.tip[one])
-            if self.free_sequence(kept, unused=prefetch):
-                start, stored = self.memory.resume_path(goal, most)  # the tree may have changed
+            kept = set(holders[:1]) if self.idle.issuperset(holders) else set[int]()  # or the node would go
+            if self._free_sequence(kept, background):
+                node, stored = self._resume(demand, most)  # the tree may have changed
+            elif idle is None or background:
+                return False
             else:
-                seq = None if prefetch else idle_tip(start, self.idle)
-                if seq is None:
-                    return False
-                self.idle.discard(seq)
-                self.tree.mark_used(start)
-                self._changes += 1
+                seq = idle
         if seq is None:
             seq = self._free.pop()
-        (self.tree.prefetching.add if prefetch else self.tree.prefetching.discard)(seq)
-        if seq not in self.tree.tip:
-            self._changes += 1
-            self.memory.fork(seq, start)
-        if stored:
-            self._restore_path(seq, stored)
+            source = next(iter(self.tree.holders(node)), None) if node.end else None
+            self.tree.add_sequence(seq, node)
+            self._forked.fork(source, seq)
+            if source is not None:
+                self.native.copy(source, seq, *(() if self.tree.whole else (0, node.end)))
+        self.idle.discard(seq)
+        if not background:
+            self.tree.mark_used(stored[0] if stored else node)
+        for part in reversed(stored):
+            if not self._restore(seq, part, background):
+                break
         demand.seq = seq
         return True
 
-    def _restore_path(self, seq: int, stored: list[Node]) -> None:
-        """Restore the ``stored`` nodes, the last of which comes first, for ``seq``, as far as that goes."""
-        if seq not in self.tree.prefetching:
-            self.tree.mark_used(stored[0])
-        end = stored[0].end
-        for node in reversed(stored):
-            reason = self._restore_node(seq, node)
-            if reason:
-                self._excuses[seq] = end, reason
-                return
-
-    def _restore_node(self, seq: int, node: Node) -> Reason:
-        """Restore a stored node for ``seq``, which ends where its state begins; return why that failed."""
-        block = node.block
-        unused = seq in self.tree.prefetching
-        if (
-            block is None
-            or not self.free_cells(block.end - block.start, (), unused)
-            or node.block is not block
-        ):
-            return "no room"
-        if not self.archive.restore_node(seq, node):
-            return "damaged"
-        self.memory.attach_sequence(seq, node)
-        self._changes += 1
-        return ""
-
-    def mark_wanted(self, demand: Demand, path: Sequence[int]) -> None:
-        """Count what was prefetched for ``demand``, which is at the end of ``path``, as used from now on."""
-        self.tree.prefetching.discard(demand.seq)
-        self.tree.mark_used(self.tree.match_prefix(path, demand.namespace).node)
+    def _restore(self, seq: int, node: Node, background: bool) -> bool:
+        """Copy a stored node into cells for ``seq``, which ends where it begins; False where that fails."""
+        state = node.state
+        if state is None or not self.free_cells(state.end - state.start, background):
+            return False
+        if node.state is not state:
+            return False  # it was dropped for what left the cells
+        if self.tree.whole:
+            restored = self.native.restore_sequence(state.data, node.end, seq)
+        else:
+            restored = self.native.restore_range(
+                state.data, state.start, state.end, seq, node.start, node.end
+            )
+        if not restored:
+            self.damaged += 1
+            self.tree.drop_state(node)
+            return False
+        self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
+        self._forked.grow((seq,), node.end - self.tree.tip[seq].end)
+        self.tree.attach_sequence(seq, node)
+        self._peak = max(self._peak, self.used_cells)
+        return True
 
     def catch_up(self, demand: Demand) -> bool:
-        """Move ``demand`` forward to the tokens of its path that others have evaluated since it began.
+        """Move ``demand`` forward to what others have evaluated of its path since it began.
 
-        They may be in host memory by now. False where the cells have no room for them; then the demand has no
-        sequence any more.
+        False where no sequence is to be had for that; then it has none any more.
         """
-        goal = demand.node
-        assert goal is not None
-        excused, _ = self._excuses.get(demand.seq, (0, ""))
-        node = self.memory.find_progress(goal, excused)
-        if min(node.end, goal.end - 1) > self.tree.tip[demand.seq].end:
-            self.release(demand)
-            return self.allocate(demand, goal.end - 1)
-        return True
+        tip, path = self.tree.tip[demand.seq], demand.path
+        if tip.end + 1 >= len(path) or path[tip.end] not in tip.children:
+            return True
+        if self.tree.resumable(path, demand.namespace, len(path) - 1).end <= self.tree.tip[demand.seq].end:
+            return True
+        self.release(demand)
+        return self.allocate(demand, len(path) - 1)
 
     def release(self, demand: Demand) -> None:
         """Take ``demand`` off its sequence, which stays as long as room allows."""
         seq, demand.seq = demand.seq, -1
         if seq >= 0:
-            self.make_idle(seq)
+            self.make_idle(seq, used=demand.urgency is not Priority.BACKGROUND)
 
     # ---- what was evaluated
 
-    def advance(
-        self, seqs: Sequence[int], tokens: Sequence[int], namespace: Namespace = SHARED, *,
-        answered: bool = True, reason: Reason = "",
-    ) -> None:  # fmt: skip
-        """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are freed if possible.
+    def advance(self, seqs: Sequence[int], tokens: Sequence[int], written: bool = False) -> None:
+        """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are freed if possible."""
+        if self.tree.whole:
+            self._forked.grow(seqs, len(tokens))
+        if not (written and len(seqs) == 1 and self.tree.append(seqs[0], tokens[0])):
+            for source, start, end in self.tree.advance(seqs, tokens, written):
+                for seq in () if self.tree.whole else seqs:
+                    self.native.remove(seq, start, end)
+                    self.native.copy(source, seq, start, end)
+        self._peak = max(self._peak, self.tree.cells)
 
-        ``answered``: the logits after the last token were requested. ``reason`` is why the others were
-        decoded, if the cache held them already.
-        """
-        start = self.tree.tip[seqs[0]].end
-        known = self.memory.advance(seqs, tokens, namespace)
-        if known:
-            self._count_evaluated_again(seqs[0], start, known, answered and known == len(tokens), reason)
-
-    def advance_rows(self, demands: Sequence[Demand]) -> None:
-        """Record that the next token of each of ``demands`` was decoded."""
-        for demand in self.memory.advance_single(demands):
-            assert demand.node is not None
-            self.advance((demand.seq,), demand.node.tokens, demand.namespace)
-
-    def _count_evaluated_again(
-        self, seq: int, start: int, known: int, answered: bool, reason: Reason
-    ) -> None:
-        """Count ``known`` tokens that were just decoded although they were held, by their reasons."""
-        until, excuse = self._excuses.get(seq, (0, ""))
-        excused = max(0, min(known, until - start))
-        last = 1 if answered and known > excused else 0
-        other = reason or self.memory.repeat_reason
-        for why, tokens in ((excuse, excused), ("logits", last), (other, known - excused - last)):
-            if tokens:
-                self.archive.traffic.count_evaluated_again(why, tokens)
-
-    def store_logits(self, seq: int, row: NDArray[np.float32], awaited: bool = False) -> None:
-        """Keep a copy of ``row`` as the logits after the tip of ``seq``; see ``TokenTree.store_logits``."""
-        self.tree.store_logits(seq, np.array(row, np.float32), awaited)
+    def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
+        """Keep a copy of ``row`` as the logits after the tip of ``seq``."""
+        self.tree.store_logits(seq, np.array(row, np.float32))
 
     # ---- giving back
 
     def rewind(self, seq: int, end: int) -> bool:
         """Drop what ``seq`` holds from position ``end`` on; False where the memory cannot do that."""
-        self._changes += 1
-        return self.memory.rewind(seq, end)
+        if not self.can_rewind:
+            return False
+        if self.tree.tip[seq].end > end:
+            self.native.remove(seq, end)
+            self.tree.truncate(seq, end)
+        return True
 
-    def make_idle(self, seq: int) -> None:
-        """Record that ``seq`` no longer runs; tokens that only it holds are kept in some tier."""
-        self._excuses.pop(seq, None)
-        self._changes += 1
-        if self.memory.is_redundant(seq) and not self.memory.is_worth_keeping(self.tree.tip[seq]):
+    def make_idle(self, seq: int, used: bool = True) -> None:
+        """Record that ``seq`` no longer runs. It is kept if it alone holds something.
+
+        ``used`` is False for background work, which gives way first.
+        """
+        node = self.tree.tip[seq]
+        others = self.tree.holders(node) if not self.tree.whole else self.idle.intersection(
+            self.tree.holders(node)
+        )  # fmt: skip
+        if node.parent is None or any(other != seq for other in others):
             self.drop_sequence(seq)
             return
         self.idle.add(seq)
-        if seq not in self.tree.prefetching:
-            self.tree.mark_used(self.tree.tip[seq])
+        if used:
+            self.tree.mark_used(node)
 
     def forget_tail(self, ids: Sequence[int], start: int, namespace: Namespace = SHARED) -> None:
-        """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in every tier."""
-        node: Node | None = self.tree.match_prefix(ids, namespace).node
+        """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in host memory too."""
+        node: Node | None = self.tree.match(ids, namespace)[0]
         while node is not None and node.end > start:
             above = node.parent
-            for seq in [seq for seq in node.tips if seq in self.idle]:
+            for seq in [seq for seq in node.seqs & self.idle if self.tree.tip[seq] is node]:
                 if self.rewind(seq, start):
                     self.make_idle(seq)
                 else:
                     self.drop_sequence(seq)
-            if node.start >= start and not node.seqs and not node.children and node.block is not None:
-                self.tree.drop_block(node)
+            if node.start >= start and not node.seqs and not node.children and node.state is not None:
+                self.tree.drop_state(node)
             node = above
 
     def drop_sequence(self, seq: int) -> None:
-        """Give back ``seq`` and everything that only it holds."""
-        self.memory.release(seq)
-        self._excuses.pop(seq, None)
+        """Give back ``seq`` and everything that only it holds in cells."""
+        self.native.remove(seq)
+        self.tree.remove_sequence(seq)
+        self._forked.drop(seq)
+        self.idle.discard(seq)
         self._free.append(seq)
-        self._changes += 1
 
     def clear(self) -> None:
-        """Forget everything except states on disk; no sequence may be live."""
+        """Forget everything except files; no sequence may be live."""
         self.on_clear()
-        self.memory.clear()
-        self._excuses.clear()
+        self.native.clear()
+        self.tree.clear()
+        self.idle.clear()
+        self._forked = ForkedCells()
+        self._peak = 0
         self._free = list(range(self.native.sequences - 1, -1, -1))
-        self._opened.clear()
-        self.open_namespace(SHARED)
 
     # ---- room
 
-    def free_cells(self, cells: int, kept: Container[int] = (), unused: bool = False) -> bool:
-        """Evict until ``cells`` more fit; False if that cannot be. ``unused`` as in :meth:`evict_run`."""
+    def free_cells(self, cells: int, background: bool = False) -> bool:
+        """Evict until ``cells`` more fit; False if that cannot be. ``background`` as in :meth:`evict`."""
         while self.used_cells + cells > self.native.cells:
-            if not self.evict_run(kept, unused):
+            if not self.evict(background):
                 return False
         return True
 
-    def evict_run(self, kept: Container[int] = (), unused: bool = False) -> bool:
-        """Take the last block of the idle sequence that was used longest ago; False if none is.
+    def evict(self, background: bool = False) -> bool:
+        """Take the end of the idle sequence that was used longest ago out of the cells; False if none is.
 
-        What no other sequence holds is archived, unless that is dear. ``unused``: the room is for unused
-        text, so no used text may be lost for it.
+        ``background``: the room is for background work, for which nothing may be lost that a request used.
         """
-        seq = self._least_recent([s for s in self.idle if s not in kept], unused)
-        if seq is None:
-            return False
-        *_, node = self.memory.split_blocks(self.tree.tip[seq])
-        if len(node.seqs) == 1 and not self._is_dear(node):
-            self._archive_node(node)
-        if self.memory.shorten(seq):
-            self._changes += 1
-        else:
-            self._archive_and_drop(seq)
-        return True
+        for seq in self._oldest_first():
+            node = self.tree.tip[seq]
+            if background and (len(node.seqs) > 1 or (node.last_used and node.state is None)):
+                continue
+            if len(node.seqs) == 1 or self.tree.whole:
+                *_, node = self._blocks(node)
+                self._save(node)
+            if len(node.seqs) == 1 and self.rewind(seq, node.start):
+                self.make_idle(seq, used=False)
+            else:
+                self.drop_sequence(seq)
+            return True
+        return False
 
-    def free_sequence(self, kept: Iterable[int] = (), unused: bool = False) -> bool:
-        """Drop an idle sequence for its id, one with which nothing is lost if there is one; False if none is.
+    def _free_sequence(self, kept: Container[int], background: bool) -> bool:
+        """Drop an idle sequence but for ``kept``; False if there is none. ``background`` as in evict."""
+        for seq in self._oldest_first():
+            path = self._nodes_of(self.tree.tip[seq])
+            own = path if self.tree.whole else [node for node in path if len(node.seqs) == 1]
+            lost = not own or any(node.last_used and node.state is None for node in own)
+            if seq in kept or (background and lost):
+                continue  # without own nodes it keeps what others share with it now
+            for node in own:
+                self._save(node)
+            self.drop_sequence(seq)
+            return True
+        return False
 
-        ``unused`` as in :meth:`evict_run`.
-        """
-        idle = self.idle - set(kept)
-        may_go = filter(self.tree.is_unused, idle) if unused else idle
-        seq = next(filter(self.memory.is_redundant, may_go), None)
-        if seq is None:
-            seq = self._least_recent(idle, unused)
-        if seq is None:
-            return False
-        self._archive_and_drop(seq)
-        return True
-
-    def _least_recent(self, idle: Iterable[int], unused: bool) -> int | None:
-        """Return the idle sequence that was used longest ago.
-
-        For ``unused`` text only a sequence that is stored, or else one that was prefetched too.
-        """
-        if not unused:
-            return self.tree.least_recent(idle, self._pinned_nodes())
-        prefetched, others = list[int](), list[int]()
-        for seq in idle:
-            (prefetched if self.tree.is_unused(seq) else others).append(seq)
-        seq = self.tree.least_recent(filter(self.memory.is_stored, others), self._pinned_nodes())
-        return self.tree.least_recent(prefetched) if seq is None else seq
-
-    def _archive_and_drop(self, seq: int) -> None:
-        """Archive what only ``seq`` holds, unless that is dear, and drop it."""
-        for node in list(self.tree.tip[seq].path_up()):
-            if len(node.seqs) == 1 and not self._is_dear(node):
-                self._archive_node(node)
-        self.drop_sequence(seq)
-
-    def _is_dear(self, node: Node) -> bool:
-        """Whether evaluating the tokens of ``node`` again takes less time than copying them."""
-        return self.on_device and self.memory.lies_apart(node)
-
-    def _archive_node(self, node: Node) -> bool:
-        """Keep the state of a resident node outside the cells as well; False where that cannot be."""
-        if node.block is not None or not self.tree.holders(node):
-            return False
-        if not self.is_archived(self.tree.namespace_of(node)):
-            return False
-        self.archive.save_node(node)
-        self._changes += 1
-        return node.block is not None
-
-    def evict_finished(self) -> None:
-        """Evict the ends of idle branches that are archived already.
-
-        The branch that continues is then restored in one piece. The cells of branches that were written
-        together alternate, and each step reads all cells up to the highest in use: as many for one of these
-        branches as for all.
-        """
-        if self.on_device or self._evicted_finished == self._changes:
-            return
-        left = True
-        while left:
-            branches = [(seq, self.memory.parted_nodes(seq)) for seq in self.idle]
-            left = any([self._evict_nodes(seq, nodes) for seq, nodes in branches if nodes])
-        self._evicted_finished = self._changes
-
-    def _evict_nodes(self, seq: int, nodes: list[Node]) -> bool:
-        """Take an idle sequence back to before ``nodes``, its last; False if something would be lost.
-
-        What several sequences hold stays for the next request, but for the first words of branches.
-        """
-        if any(node.block is None or not node.seqs <= self.idle for node in nodes):
-            return False
-        shared = sum(len(node.tokens) for node in nodes if len(node.seqs) > 1)
-        if shared > self.memory.most_idle_cells:
-            return False
-        above = nodes[-1].parent
-        if (
-            above is not None
-            and above.parent is not None
-            and (len(above.seqs) == 1 or self.memory.is_worth_keeping(above))
-        ):
-            return self.rewind(seq, above.end)
-        self.drop_sequence(seq)
-        return True
+    def _oldest_first(self) -> list[int]:
+        """Return the idle sequences, the pinned ones last."""
+        pinned = {seq for pin in self.pins.values() for seq in self.tree.match(*pin)[0].seqs}
+        return sorted(self.idle, key=lambda seq: (seq in pinned, self.tree.tip[seq].last_used))
 
     def evict_idle(self) -> bool:
-        """Evict idle text before something runs, so that it slows few steps; False if some is left to do."""
-        if self._evicted_idle == self._changes or not self.keeps_evicted(self.used_cells):
+        """Evict idle text before something runs, so that it slows few steps; False if some is left to do.
+
+        Only on a processor, and for a memory that is read at each step; and where nothing is lost by it.
+        """
+        fits = self._unit_bytes * self.used_cells <= self.budget > 0
+        if self.on_device or self.tree.whole or not fits:
             return True
         until = time.perf_counter() + COPYING_SECONDS
-        while self.memory.count_idle_cells() > self.memory.most_idle_cells:
-            beside_live = {s for s in self.idle if not self.tree.tip[s].seqs <= self.idle}
-            if not self.evict_run(beside_live):
-                break
+        while self.tree.count_idle_cells(self.idle) > IDLE_CELLS and self.evict():
             if time.perf_counter() >= until:
                 return False
-        self.memory.compact()
-        self._evicted_idle = self._changes
+        if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
+            self.native.compact()
+            self._peak = self.used_cells
         return True
 
-    # ---- copies of what is in cells
+    # ---- host memory
 
-    def archive_next_node(self) -> bool:
-        """Archive a block that is in cells only, so that it can be evicted at once; False if none is left.
+    def archive_next(self) -> bool:
+        """Copy a block of idle text that is in cells only, so that it can leave them; False if none is left.
 
         Nothing else is pushed out of host memory for it.
         """
-        full = self.tree.stored_bytes >= self.archive.budget
-        ends = {self.tree.tip[seq] for seq in self.idle}
-        for end in () if full else sorted(ends, key=lambda node: -node.last_used):
-            for node in end.path_up():
-                if node.block is not None or self._is_dear(node):
-                    continue
-                if self._archive_node(next(self.memory.split_blocks(node))):
-                    return True
+        if self.tree.stored_bytes < self.budget:
+            for end in sorted({self.tree.tip[seq] for seq in self.idle}, key=lambda n: -n.last_used):
+                for node in self._nodes_of(end):
+                    if node.state is None and self._save(next(self._blocks(node))):
+                        return True
         return False
 
-    def write_visible_to_disk(self) -> None:
-        """Hand the visible paths to the disk, which writes in its own time."""
-        if self.archive.disk is not None:
-            for ids, namespace in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
-                for node in self.tree.match_prefix(ids, namespace).node.path_up():
-                    self.archive.write_to_disk(node)
+    def _blocks(self, node: Node) -> Iterator[Node]:
+        """Split a resident node into nodes of one stored state each, and yield them."""
+        if not self.tree.whole:
+            while (boundary := (node.start // self._block + 1) * self._block) < node.end:
+                yield self.tree.split(node, boundary - node.start)
+        yield node
 
-    def collect_states(
-        self, ids: Sequence[int], namespace: Namespace = SHARED
-    ) -> tuple[list[int], list[SavedState]]:
-        """Return the held beginning of ``ids``, or a little more of its path, and its states."""
-        found = self.tree.match_resumable(ids, namespace)
-        node = self.tree.split(found.node, found.offset)
-        for one in self.tree.state_nodes(node):
-            self._archive_node(one)
-        states = self.archive.collect_states(node, namespace.salt)
-        return (ids_through(node, node.block) if states and node.block else []), states
+    def _save(self, node: Node) -> bool:
+        """Keep the state of a resident node in host memory as well; False where that is not done.
 
-    def _protected_nodes(self) -> set[Node]:
-        """Return the nodes of visible and of pinned paths."""
-        kept: set[Node] = set()
-        for ids, namespace in (*self.visible_paths(), *self.pins.values()):
-            kept.update(self.tree.match_prefix(ids, namespace).node.path_up())
-        return kept
+        It is not for what takes less time to evaluate again than to copy: see the top of this module.
+        """
+        dear = self.on_device and node.written and not self.tree.whole
+        if node.state is not None or dear or not self.copies(self.tree.namespace_of(node)):
+            return False
+        for part in self._blocks(node):
+            seq = next(iter(self.tree.holders(part)))
+            if self.tree.whole:
+                state = State(0, part.token_ids(), self.native.save_sequence(seq))
+            else:
+                state = State(part.start, part.tokens, self.native.save_range(seq, part.start, part.end))
+            self._unit_bytes = state.size / (1 if self.tree.whole else len(state.tokens))
+            self.tree.set_state(part, state)
+            self.saved_tokens += len(part.tokens)
+        self._shrink()
+        return node.state is not None
 
-    def _pinned_nodes(self) -> list[Node]:
-        return [self.tree.match_prefix(ids, namespace).node for ids, namespace in self.pins.values()]
+    def _shrink(self) -> None:
+        """Keep to the budget of host memory: drop what was used longest ago, what is on the screen last."""
+        if self.tree.stored_bytes <= self.budget:
+            return
+        shown = {
+            node
+            for path in (*self.visible_paths(), *self.pins.values())
+            for node in self.tree.match(*path)[0].path_up()
+        }
+        stored = [node for node in self.tree.nodes() if node.state is not None]
+        stored.sort(key=lambda n: (n in shown, n.last_used, -n.end))  # leaves before their ancestors
+        for node in stored:
+            if self.tree.stored_bytes <= self.budget * _ROOM:
+                return
+            if node.state is not None:
+                self.tree.drop_state(node)
+
+    # ---- files
+
+    def collect_states(self, ids: Sequence[int], namespace: Namespace = SHARED) -> list[State]:
+        """Return the states of the held beginning of ``ids``, or of a little more of its path."""
+        node = self.tree.resumable(ids, namespace, len(ids))
+        for part in self._nodes_of(node):
+            self._save(part)
+        return self._states_of(node)[-1 if self.tree.whole else 0 :]
+
+    def _nodes_of(self, node: Node) -> list[Node]:
+        """Return the nodes whose states make up the state after ``node``."""
+        return list(node.path_up())[: 1 if self.tree.whole else None]
+
+    def _states_of(self, node: Node) -> list[State]:
+        """Return the states from the root to ``node``; none if one is missing of which all are needed."""
+        found = list[State]()
+        for part in node.path_up():
+            if part.state is None and not self.tree.whole:
+                return []
+            if part.state is not None and part.state not in found[-1:]:
+                found.append(part.state)
+        return found[::-1]
+
+    def add_states(self, ids: Sequence[int], states: Sequence[State], namespace: Namespace = SHARED) -> None:
+        """Keep states that were made of ``ids`` before, where they are not kept already."""
+        for state in states if self.copies(namespace) else ():
+            self.tree.add_state([*ids[: state.start], *state.tokens], state, namespace)
+        self._shrink()
+
+    def read_story(self, ids: Sequence[int], namespace: Namespace) -> None:
+        """Take what the file of a story holds of ``ids``, if that is more than is held already."""
+        if self.files is None or not self.copies(namespace):
+            return
+        if self.tree.whole:  # the last token is evaluated for the logits after it
+            ids = ids[:-1]
+        held = self.count_held(ids, namespace)
+        if held + LEAST_ON_DISK <= len(ids):
+            room = self.budget - self.tree.stored_bytes
+            self.add_states(ids, self.files.read(ids, namespace.salt, held, room, self.tree.whole), namespace)
+
+    def write_story(self, at_end: bool = False) -> None:
+        """Hand what is on the screen to the story's file, which is written in the background.
+
+        ``at_end``: also what is in cells only.
+        """
+        if self.files is None or (self.files.busy and not at_end):
+            return
+        self.files.flush()
+        found: list[tuple[str, list[State]]] = []
+        for ids, namespace in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
+            node = self.tree.resumable(ids, namespace, len(ids))
+            for part in self._nodes_of(node) if at_end else ():
+                self._save(part)
+            while node.parent is not None and node.state is None:
+                node = node.parent
+            if self.copies(namespace):
+                found.append((namespace.salt, self._states_of(node)))
+        self.files.write(found)

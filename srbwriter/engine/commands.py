@@ -20,7 +20,7 @@ from .parameters import notation
 from .prompt import Typed, token_ids, typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
-from .tree import Namespace, common_prefix
+from .tree import Namespace
 from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop, for_each
 
 log = logging.getLogger(__name__)
@@ -61,11 +61,7 @@ class Commands:
         """Serve a new request, or a finished one that has something to do or to say."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
-            if request.asked.priority is Priority.FOREGROUND:
-                self.queue.prefetch_backoff = 1
-            # Text under a salt is on the disk where a writer saw it: else nothing is looked for there.
-            if not request.namespace.salt or request.asked.priority is Priority.FOREGROUND:
-                self.queue.cache.open_namespace(request.namespace, request.ids[: request.namespace.start])
+            self.queue.cache.read_story(request.ids, request.namespace)
             for active in request.branches:
                 active.since = self.queue.step
 
@@ -223,7 +219,6 @@ class Commands:
         if prompt is before:
             return
         active.base, active.first = prompt, 0
-        active.slide(common_prefix(before, prompt, 0, len(prompt)))
         active.text_changed()
 
     def _heal_prompt(self, active: ActiveBranch) -> None:
@@ -308,7 +303,7 @@ def make_request(
         compile_for(request, active.sampling, model)
         if not asked.takes:
             active.begin(asked.begin, asked.without)
-            if asked.priority is Priority.FOREGROUND and not active.buffer.ids:  # others may wait for long
+            if asked.priority is not Priority.BACKGROUND and not active.buffer.ids:
                 with suppress(InvalidRequest):  # the branch says so when it is its turn
                     active.chain = request.template_for(active, n_ctx).new(active.branch.seed)
     for active, take in zip(request.branches, asked.takes, strict=False):

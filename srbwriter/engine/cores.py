@@ -10,8 +10,6 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-_V1_FOLDERS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
-
 
 def count_cores(processors: Collection[int] | None = None, root: Path = Path("/")) -> int:
     """Return the number of physical cores to compute on, at least 1.
@@ -53,15 +51,12 @@ def tightest_quota(root: Path = Path("/")) -> tuple[float | None, Path]:
 
 
 def _quota_of(folder: Path) -> float | None:
-    """Return the quota that a group has by itself: "max 100000" or "150000 100000" in version 2."""
-    words = _read(folder / "cpu.max").split()
-    if not words:
-        words = [_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    """Return the quota that a group has by itself: "max 100000" or "150000 100000"."""
     try:
-        quota, period = map(int, words)
+        quota, period = map(int, _read(folder / "cpu.max").split())
     except ValueError:  # "max", or no such file
         return None
-    return quota / period if quota > 0 and period > 0 else None  # -1 is no limit in version 1
+    return quota / period if quota > 0 and period > 0 else None
 
 
 def _group_folders(root: Path) -> Iterator[Path]:
@@ -69,17 +64,11 @@ def _group_folders(root: Path) -> Iterator[Path]:
 
     In a container the path may be that of the host, and only the topmost folder be there.
     """
-    mounted = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        group = PurePosixPath("/", path)
-        tops = [mounted / name for name in _V1_FOLDERS] if controllers else [mounted, mounted / "unified"]
-        for top in tops:
+        if line.startswith("0::"):  # version 2
+            group = PurePosixPath("/", line[3:])
             for above in (group, *group.parents):
-                yield top / above.relative_to("/")
+                yield root / "sys/fs/cgroup" / above.relative_to("/")
 
 
 def _read(file: Path) -> str:

@@ -1,9 +1,10 @@
-"""States of evaluated tokens in files: a cache that outlives the program.
+"""States of evaluated tokens in files: one file a story, which outlives the program, and sessions.
 
-A file holds one block of a path, with its tokens. Its name is a digest of all tokens up to its end and of
-their namespace. A file is bound to one model file, one build of llama.cpp and one kind of cache; files that
-are damaged, cut short or from elsewhere are removed, and their tokens are evaluated again. A thread writes
-the files, each of them whole or not at all. This module knows bytes and token ids, no cells or sequences.
+A file is a row of records. Each has the state of one piece of a path, with its tokens; ``parent`` is the
+record in the same file with what comes before. So a file holds a story and its branches, and grows by what
+is new. It is bound to one model file, one build of llama.cpp and one kind of cache. What is damaged, cut
+short or from elsewhere is cut off, and its tokens are evaluated again. This module knows bytes and token ids,
+no cells.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import hashlib
 import json
 import logging
 import os
-import queue
 import struct
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,268 +28,255 @@ from numpy.typing import NDArray
 from srbwriter import paths
 
 from .model_files import sample_digest
+from .tree import State, common_prefix
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"srbwriter kv 1\n"
-_SESSION = b"session of "  # before the magic of a file with the states of a whole path
+SUFFIX = ".kv"
+_MAGIC = b"srbwriter kv 2\n"
 _DIGEST = 16  # bytes of BLAKE2b
 _LENGTH = struct.Struct("<I")
 _LONGEST_HEADER = 1 << 20
-SUFFIX = ".kv"
-DISK_BYTES = 4 << 30
-_WAITING_BYTES = 256 << 20
-"""Bytes that may wait to be written; states beyond that are not written, so that no step ever waits."""
+
+Bytes = NDArray[np.uint8]
+_NOTHING: Bytes = np.empty(0, np.uint8)
 
 
-class StateFile(NamedTuple):
-    """A file of the cache, with tokens [start, end) of a path; ``size`` is that of the state, in bytes."""
+@dataclass(eq=False, slots=True)
+class Record:
+    """The state of ``tokens`` from position ``start`` on; ``size`` is that of the state in bytes."""
 
-    name: str
+    file: StoryFile
+    parent: int  # -1 for none
     start: int
-    end: int
+    tokens: list[int]
     size: int
+    salt: str  # digest of the namespace's
+    offset: int = 0  # in the file, once it is written
 
 
-class SavedState(NamedTuple):
-    """The state of tokens [start, end) of a path."""
+@dataclass(eq=False, slots=True)
+class StoryFile:
+    """A file and the records in it."""
 
-    start: int
-    end: int
-    data: NDArray[np.uint8]
-
-
-def write_session(
-    path: Path, key: str, ids: Sequence[int], states: Sequence[SavedState], wanted: int
-) -> int:  # fmt: skip
-    """Write the states of ``ids`` to one file, whole or not at all; return its size in bytes.
-
-    The session is the first ``wanted`` tokens; the states may reach beyond it. Raises OSError.
-    """
-    header = {
-        "key": key,
-        "wanted": wanted,
-        "parts": [(state.start, state.end, int(state.data.size)) for state in states],
-    }
-    return _write_whole(path, _SESSION + _pack_header(header, ids), [state.data for state in states])
+    path: Path
+    records: list[Record] = field(default_factory=list[Record])
+    bytes: int = 0
 
 
-def read_session(path: Path, key: str) -> tuple[list[int], list[SavedState], int]:
-    """Return the token ids, their states, and how many of the ids are the session; see :func:`write_session`.
-
-    Raises OSError, and ValueError for a file that is damaged or was written with another ``key``.
-    """
-    data = path.read_bytes()
-    if not data.startswith(_SESSION + _MAGIC) or not _is_intact(data):
-        raise ValueError("no saved session, or a damaged one")
-    place = len(_SESSION) + len(_MAGIC)
-    (length,) = _LENGTH.unpack_from(data, place)
-    place += _LENGTH.size
-    header = json.loads(data[place : place + length])
-    if header["key"] != key:
-        raise ValueError("a session of another model, build or kind of cache")
-    place += length
-    ids = np.frombuffer(data, "<i4", header["tokens"], place).tolist()
-    place += 4 * len(ids)
-    states: list[SavedState] = []
-    for start, end, size in header["parts"]:
-        states.append(SavedState(start, end, np.frombuffer(data, np.uint8, size, place)))
-        place += size
-    return ids, states, header.get("wanted", len(ids))
-
-
-class DiskCache:
+class StoryFiles:
     """The files of one kind of state in ``folder``, at most ``budget`` bytes of them.
 
     Args:
         key: names model, build and kind of cache; it names the folder of the files too.
     """
 
-    def __init__(self, folder: Path, key: str, budget: int = DISK_BYTES) -> None:
-        self.folder = folder / key
-        self.key, self.budget = key, budget
-        self._jobs: queue.SimpleQueue[tuple[StateFile, bytes, NDArray[np.uint8]] | None] = queue.SimpleQueue()
-        self._waiting = 0  # bytes
-        self._lock = threading.Lock()
-        self._written = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
-        self._sizes: dict[str, int] = {}  # of the whole files, oldest first
+    def __init__(self, folder: Path, key: str, budget: int) -> None:
+        self.folder, self.key, self.budget = folder / key, key, budget
+        self._files: list[StoryFile] = []  # the one written last comes last
+        self._writing: Future[None] | None = None
+        self._writer: ThreadPoolExecutor | None = None
         with contextlib.suppress(OSError):
-            found = [(entry.stat().st_mtime, entry.name, entry.stat().st_size) for entry in self._scan()]
-            self._sizes = {name: size for _, name, size in sorted(found)}
+            found = [path for path in self.folder.iterdir() if path.suffix == SUFFIX and path.is_file()]
+            self._files = [self._open(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
+        for file in self._files:
+            if not file.records:  # as those of older versions
+                self._remove(file)
 
     @property
     def bytes(self) -> int:
         """Bytes of all files."""
-        with self._lock:
-            return sum(self._sizes.values())
+        return sum(file.bytes for file in list(self._files))
 
-    # ---- reading
+    @property
+    def busy(self) -> bool:
+        """Whether a file is being written."""
+        return self._writing is not None and not self._writing.done()
 
-    def entries(
-        self, namespace: str = "", common: Sequence[int] = ()
-    ) -> Iterator[tuple[list[int], StateFile]]:
-        """Yield every file of a namespace whose path is known, with all tokens up to its end, parents first.
+    def read(self, ids: Sequence[int], salt: str, more: int, room: int, whole: bool) -> list[State]:
+        """Return the states of the longest beginning of ``ids`` that a file holds, from the first on.
 
-        Paths begin with nothing, or with the ``common`` tokens, which need no file of this namespace.
+        None where that is ``more`` tokens or less; at most ``room`` bytes. ``whole``: a state is of use only
+        if ``ids`` begins with all of its tokens.
         """
-        waiting: dict[str, list[tuple[list[int], StateFile]]] = {}
-        for name in list(self._sizes):
-            header = self._header(name)
-            if header is not None:
-                parent, tokens, file = header
-                waiting.setdefault(parent, []).append((tokens, file))
-        ready: list[tuple[list[int], int]] = [([], 0)]  # tokens of a path, and from where they are new
-        if common:
-            ready.append((list(common), len(common)))
-        while ready:
-            path, new = ready.pop()
-            digest = _digest_path(path[:new], namespace)
-            for end in range(new, len(path) + 1):
-                digest.update(_pack_ids(path[end - 1 : end] if end > new else ()))
-                for tokens, file in waiting.pop(digest.hexdigest(), ()):
-                    ids = [*path[:end], *tokens]
-                    yield ids, file
-                    ready.append((ids, end))
+        self.flush()
+        best, name = None, _digest_salt(salt)
+        for file in self._files:
+            lengths: list[int] = []  # of the beginning of ids that each record ends with
+            for record in file.records:
+                fits = record.salt == name and (not record.start or lengths[record.parent] >= record.start)
+                length = fits and record.start + common_prefix(record.tokens, ids, record.start, len(ids))
+                if whole and length != record.start + len(record.tokens):
+                    length = 0
+                lengths.append(length or 0)
+                if lengths[-1] > more:
+                    more, best = lengths[-1], record
+        chain: list[Record] = []
+        while best is not None:
+            chain.append(best)
+            best = best.file.records[best.parent] if best.start else None
+        states: list[State] = []
+        for record in reversed(chain):
+            room -= record.size
+            data = self._load(record) if room >= 0 else None
+            if data is None:
+                break
+            states.append(State(record.start, record.tokens, data, record))
+        if states:
+            with contextlib.suppress(OSError):
+                os.utime(chain[0].file.path)
+        return states
 
-    def read(self, file: StateFile) -> NDArray[np.uint8] | None:
-        """Return the state in a file; None, and the file is removed, if it is not what was written."""
-        path = self.folder / file.name
-        try:
-            data = path.read_bytes()
-            os.utime(path)
-        except OSError:
-            return self._remove(file.name)
-        start = len(data) - _DIGEST - file.size
-        if start < len(_MAGIC) or not _is_intact(data):
-            log.warning("%s is damaged: its tokens are evaluated again", path)
-            return self._remove(file.name)
-        return np.frombuffer(data, np.uint8, file.size, start)
+    def write(self, found: Sequence[tuple[str, Sequence[State]]]) -> None:
+        """Write the states of paths, from the first on, in the background, as far as no file has them.
 
-    # ---- writing
-
-    def write(
-        self, before: Sequence[int], tokens: Sequence[int], state: NDArray[np.uint8], namespace: str = ""
-    ) -> StateFile | None:
-        """Write the state of ``tokens``, which come after ``before``, in the background.
-
-        None if it is not written: too much waits to be written, or the state is larger than the budget.
+        Each path comes with its salt. All of them belong to one story, and so to one file.
         """
-        name = hash_path([*before, *tokens], namespace) + SUFFIX
-        file = StateFile(name, len(before), len(before) + len(tokens), int(state.size))
-        with self._lock:
-            if file.name in self._sizes:
-                return file
-            if self._waiting + file.size > _WAITING_BYTES or file.size > self.budget:
-                return None
-            self._waiting += file.size
-        header = {
-            "key": self.key,
-            "parent": hash_path(before, namespace),
-            "start": file.start,
-            "size": file.size,
-        }
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write_queued, name="srbwriter-kv", daemon=True)
-            self._thread.start()
-        self._jobs.put((file, _pack_header(header, tokens), state))
-        return file
+        states = {id(state): state for _, path in found for state in path}.values()
+        if self.busy or not states or not self.budget:
+            return
+        files = (state.record.file for state in states if state.record is not None)
+        file = next((file for file in files if file in self._files), None)
+        if file is None:
+            file = StoryFile(self.folder / f"{time.time_ns():x}{SUFFIX}")
+        new: list[tuple[Record, Bytes]] = []
+        places = {id(record): place for place, record in enumerate(file.records)}
+        for salt, path in found:
+            parent = -1
+            for state in path:
+                if id(state.record) not in places:
+                    record = Record(
+                        file, parent, state.start, [*state.tokens], state.size, _digest_salt(salt)
+                    )
+                    state.record = record
+                    places[id(record)] = len(places)
+                    new.append((record, state.data))
+                parent = places[id(state.record)]
+        if new:
+            if self._writer is None:
+                self._writer = ThreadPoolExecutor(1, "srbwriter-kv")
+            with contextlib.suppress(RuntimeError):  # the program ends
+                self._writing = self._writer.submit(self._append, file, new)
 
     def flush(self) -> None:
         """Wait until everything has been written, or could not be."""
-        with self._written:
-            self._written.wait_for(lambda: not self._waiting)
+        if self._writing is not None:
+            self._writing.result()
 
     def close(self) -> None:
-        """Write all pending states and end the thread."""
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join(10)
-            self._thread = None
+        """Write what waits and end the thread."""
+        if self._writer is not None:
+            self._writer.shutdown()
 
     def clear(self) -> None:
         """Remove every file."""
         self.flush()
-        for name in list(self._sizes):
-            self._remove(name)
+        for file in self._files[:]:
+            self._remove(file)
 
     # ---- inside
 
-    def _write_queued(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            file, head, state = job
-            try:
-                self._write(file, head, state)
-            except OSError as error:
-                log.warning("a state could not be written to %s: %s", self.folder, error)
-            finally:
-                with self._written:
-                    self._waiting -= file.size
-                    self._written.notify_all()
-
-    def _write(self, file: StateFile, head: bytes, state: NDArray[np.uint8]) -> None:
-        paths.make_folder(self.folder)  # states can be read back into words
-        size = _write_whole(self.folder / file.name, head, [state])
-        with self._lock:
-            self._sizes[file.name] = size
-            total = sum(self._sizes.values())
-            names = list(self._sizes)
-        for name in names:
-            if total <= self.budget:
-                return
-            total -= self._sizes.get(name, 0)
-            self._remove(name)
-
-    def _header(self, name: str) -> tuple[str, list[int], StateFile] | None:
-        """Return the digest of what comes before, the tokens and the file; remove a damaged file."""
+    def _append(self, file: StoryFile, new: Sequence[tuple[Record, Bytes]]) -> None:
         try:
-            with (self.folder / name).open("rb") as source:
-                magic = source.read(len(_MAGIC))
-                (length,) = _LENGTH.unpack(source.read(_LENGTH.size))
-                if magic != _MAGIC or length > _LONGEST_HEADER:
-                    raise ValueError("not a state")
-                header = json.loads(source.read(length))
-                count = header["tokens"]
-                if header["key"] != self.key or not 0 < count <= _LONGEST_HEADER:
-                    raise ValueError("another model's")
-                tokens = np.frombuffer(source.read(4 * count), "<i4", count).tolist()
-            start, size, parent = int(header["start"]), int(header["size"]), str(header["parent"])
-            fits = self._sizes[name] == len(_MAGIC) + _LENGTH.size + length + 4 * count + size + _DIGEST
-            if not fits or start < 0:
-                raise ValueError("cut short")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
-            self._remove(name)
-            return None
-        return parent, tokens, StateFile(name, start, start + count, size)
+            paths.make_folder(self.folder)  # states can be read back into words
+            with open(file.path, "ab", opener=paths.open_own) as out:
+                out.truncate(file.bytes)
+                for record, data in new:
+                    record.offset = out.tell()
+                    _write(out, record, self.key, data)
+                file.bytes = out.tell()
+        except OSError as error:
+            log.warning("no states are written to %s any more: %s", self.folder, error)
+            self.budget = 0
+            self._remove(file)
+            return
+        file.records += [record for record, _ in new]
+        self._files = [other for other in self._files if other is not file] + [file]
+        while self.bytes > self.budget:
+            self._remove(self._files[0])
 
-    def _scan(self) -> Iterator[os.DirEntry[str]]:
-        with os.scandir(self.folder) as entries:
-            yield from (e for e in entries if e.name.endswith(SUFFIX) and e.is_file(follow_symlinks=False))
+    def _open(self, path: Path) -> StoryFile:
+        """Return a file with its records, up to the first that is damaged."""
+        file = StoryFile(path)
+        try:
+            with path.open("rb") as source:
+                for record, _ in _records(source, file, self.key):
+                    if not (record.start == 0 or 0 <= record.parent < len(file.records)):
+                        raise ValueError("a record without those before it")
+                    source.seek(record.size + _DIGEST, os.SEEK_CUR)
+                    file.records.append(record)
+                    file.bytes = source.tell()
+        except (OSError, ValueError, KeyError, TypeError, struct.error):
+            log.warning("%s is damaged, or another program's", path)
+        return file
 
-    def _remove(self, name: str) -> None:
-        with self._lock:
-            self._sizes.pop(name, None)
+    def _load(self, record: Record) -> Bytes | None:
+        """Return the state of a record; None if it is damaged: the file ends before it then."""
+        file = record.file
+        try:
+            with file.path.open("rb") as source:
+                source.seek(record.offset)
+                found, head = next(_records(source, file, self.key))
+                data = _read_state(source, found, head)
+            if (found.start, found.tokens) == (record.start, record.tokens):
+                return data
+        except (OSError, ValueError, KeyError, TypeError, struct.error, StopIteration):
+            pass
+        log.warning("%s is damaged: its tokens are evaluated again", file.path)
+        del file.records[file.records.index(record) :]
+        file.bytes = record.offset
+        return None
+
+    def _remove(self, file: StoryFile) -> None:
+        self._files = [other for other in self._files if other is not file]
         with contextlib.suppress(OSError):
-            (self.folder / name).unlink()
+            file.path.unlink()
 
 
-def _write_whole(path: Path, head: bytes, states: Sequence[NDArray[np.uint8]]) -> int:
-    """Write head, states and their digest, first to a file beside ``path``; return the size in bytes."""
-    whole = hashlib.blake2b(head, digest_size=_DIGEST)
+# ---- sessions
+
+
+def write_session(path: Path, key: str, ids: Sequence[int], states: Sequence[State]) -> int:
+    """Write ``ids`` and the states of their beginning to one file, whole or not at all; return its size.
+
+    Raises OSError.
+    """
+    file = StoryFile(path)
+    held = min(len(ids), states[-1].end)
+    end = Record(file, len(states) - 1, held, list(ids[held:]), 0, "")  # where the ids end
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(beside, "wb", opener=paths.open_own) as out:
-            out.write(head)
-            for state in states:
-                out.write(state.data)
-                whole.update(state.data)
-            out.write(whole.digest())
+            for place, state in enumerate(states):
+                record = Record(file, place - 1, state.start, [*state.tokens], state.size, "")
+                _write(out, record, key, state.data)
+            _write(out, end, key, _NOTHING)
             size = out.tell()
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
     return size
+
+
+def read_session(path: Path, key: str) -> tuple[list[int], list[State]]:
+    """Return the token ids of a session and their states; see :func:`write_session`.
+
+    Raises OSError, and ValueError for a file that is damaged or was written with another ``key``.
+    """
+    ids, states, size = list[int](), list[State](), -1
+    try:
+        with path.open("rb") as source:
+            for record, head in _records(source, StoryFile(path), key):
+                data, size = _read_state(source, record, head), record.size
+                ids = [*ids[: record.start], *record.tokens]
+                if size:
+                    states.append(State(record.start, record.tokens, data))
+    except (KeyError, TypeError, struct.error) as error:
+        raise ValueError("no saved session, or a damaged one") from error
+    if size:
+        raise ValueError("no saved session, or a damaged one")
+    return ids, states
 
 
 def state_key(model: Path, *kind: str) -> str:
@@ -300,24 +289,56 @@ def state_key(model: Path, *kind: str) -> str:
     return sample_digest(model, f" {version('llama-cpp-python')} {' '.join(kind)}")
 
 
-def hash_path(ids: Sequence[int], namespace: str = "") -> str:
-    """Return a name for a path: the digest of its token ids and its namespace."""
-    return _digest_path(ids, namespace).hexdigest()
+# ---- records
 
 
-def _digest_path(ids: Sequence[int], namespace: str) -> hashlib.blake2b:
-    return hashlib.blake2b(namespace.encode() + _pack_ids(ids), digest_size=_DIGEST)
+def _write(out: BinaryIO, record: Record, key: str, data: Bytes) -> None:
+    header = json.dumps({
+        "key": key, "salt": record.salt, "parent": record.parent, "start": record.start,
+        "tokens": len(record.tokens), "size": record.size,
+    }).encode()  # fmt: skip
+    head = _MAGIC + _LENGTH.pack(len(header)) + header + np.asarray(record.tokens, "<i4").tobytes()
+    out.write(head)
+    out.write(data.data)
+    whole = hashlib.blake2b(head, digest_size=_DIGEST)
+    whole.update(data.data)
+    out.write(whole.digest())
 
 
-def _pack_ids(ids: Sequence[int]) -> bytes:
-    return np.asarray(ids, "<i4").tobytes()
+def _records(source: BinaryIO, file: StoryFile, key: str) -> Iterator[tuple[Record, bytes]]:
+    """Yield each record with the bytes before its state; the caller moves ``source`` behind the state.
+
+    Raises ValueError for what is no record of this ``key``, or cut short.
+    """
+    size = os.fstat(source.fileno()).st_size
+    while (offset := source.tell()) < size:
+        head = source.read(len(_MAGIC) + _LENGTH.size)
+        (length,) = _LENGTH.unpack(head[len(_MAGIC) :])
+        if not head.startswith(_MAGIC) or length > _LONGEST_HEADER:
+            raise ValueError("no saved session, or a damaged one")
+        text = source.read(length)
+        header: dict[str, Any] = json.loads(text)
+        if header["key"] != key:
+            raise ValueError("a session of another model, build or kind of cache")
+        tokens = source.read(4 * header["tokens"])
+        record = Record(
+            file, header["parent"], header["start"], np.frombuffer(tokens, "<i4").tolist(), header["size"],
+            header["salt"], offset,
+        )  # fmt: skip
+        if source.tell() + record.size + _DIGEST > size:
+            raise ValueError("no saved session, or a damaged one")
+        yield record, head + text + tokens
 
 
-def _pack_header(header: Mapping[str, object], tokens: Sequence[int]) -> bytes:
-    text = json.dumps({**header, "tokens": len(tokens)}).encode()
-    return _MAGIC + _LENGTH.pack(len(text)) + text + _pack_ids(tokens)
+def _read_state(source: BinaryIO, record: Record, head: bytes) -> Bytes:
+    """Return the state of a record whose ``head`` was just read. Raises ValueError if it is damaged."""
+    data = source.read(record.size)
+    whole = hashlib.blake2b(head, digest_size=_DIGEST)
+    whole.update(data)
+    if source.read(_DIGEST) != whole.digest():
+        raise ValueError("no saved session, or a damaged one")
+    return np.frombuffer(data, np.uint8)
 
 
-def _is_intact(data: bytes) -> bool:
-    view = memoryview(data)
-    return hashlib.blake2b(view[:-_DIGEST], digest_size=_DIGEST).digest() == bytes(view[-_DIGEST:])
+def _digest_salt(salt: str) -> str:
+    return hashlib.blake2b(salt.encode(), digest_size=_DIGEST).hexdigest() if salt else ""

@@ -13,14 +13,12 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from srbwriter.paths import expanded
 
 from .adapters import load_adapters
-from .archive import all_memory
 from .capabilities import Capabilities, Feature
 from .commands import make_request
 from .devices import gpus
@@ -37,8 +35,8 @@ from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble
 from .runner import Runner
 from .sequences import Sequences
-from .sizing import open_context, setup_of, uses_gpu, where_it_runs
-from .tree import SHARED, Namespace, common_prefix
+from .sizing import all_memory, open_context, setup_of, uses_gpu, where_it_runs
+from .tree import Namespace
 from .types import (
     EngineClosed,
     EngineError,
@@ -55,9 +53,6 @@ from .validate import check_options
 from .window import fit
 
 log = logging.getLogger(__name__)
-
-COMMON_TEXTS = 32
-"""Texts whose tokens are remembered because many prompts may begin with them."""
 
 
 class Engine:
@@ -83,7 +78,6 @@ class Engine:
         self._scheduler, self._generations = self._runner.scheduler, self._runner.generations
         self.embedder, self._sequences = self._runner.embedder, self._runner.sequences
         self._device = where_it_runs(options, model.n_layer)
-        self._common_ids = lru_cache(COMMON_TEXTS)(partial(_tokenize_common, model))
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         dropped = weakref.finalize(self, self._runner.drop)
@@ -161,8 +155,8 @@ class Engine:
         """Forget every cached prefix, on disk too. Running requests are ended first."""
 
         def forget() -> None:
-            if self._cache.archive.disk is not None:
-                self._cache.archive.disk.clear()
+            if self._cache.files is not None:
+                self._cache.files.clear()
             self._scheduler.fail_all(EngineClosed("the engine was reset"))
 
         self.call(forget)
@@ -186,7 +180,7 @@ class Engine:
         generation.healed, generation.healed_tokens = healed.text, healed.tokens
         asked = for_each(request.sampling, 1)[0].seed
         seed = asked if asked is not None else self._seed + 7919 * next(self._seeds)
-        namespace = self._namespace(generation, fitted)
+        namespace = Namespace(0 if request.cache_prompt else generation.number, request.cache_salt)
         make_request(
             generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, namespace
         )
@@ -194,24 +188,6 @@ class Engine:
             self._generations.add(generation)
         self._runner.post(Command("submit", generation))
         return generation
-
-    def _namespace(self, generation: Generation, ids: Sequence[int]) -> Namespace:
-        """Return the namespace of a request; tokens evaluated in another one are not found in it."""
-        request = generation.request
-        root = SHARED.root if request.cache_prompt else generation.number
-        return self._salted(ids, request.cache_salt, request.common, root)
-
-    def _salted(
-        self, ids: Sequence[int], salt: str, common: Sequence[str], root: int = SHARED.root
-    ) -> Namespace:
-        """Return the namespace of ``ids`` under a salt, which begins behind the longest ``common`` text."""
-        if not salt:
-            return Namespace(root)
-        begins = [self._common_ids(text, special) for text in common for special in (False, True)]
-        if ids[:1] != [self.bos]:
-            begins = [begin[1:] if begin[:1] == (self.bos,) else begin for begin in begins]
-        start = max((common_prefix(begin, ids, 0, len(ids)) for begin in begins), default=0)
-        return Namespace(root, salt, 0 if start == 1 and ids[0] == self.bos else start)
 
     def process(self, timeout: float | None = None) -> bool:
         """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
@@ -319,63 +295,62 @@ class Engine:
 
     def stand_back(self) -> None:
         """Pause prefetches for a moment: the handling of a pressed key needs the cores."""
-        self._scheduler.pause_prefetch()
+        self._scheduler.pause_background()
 
-    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
+    def pin(self, name: str, ids: Sequence[int], salt: str = "") -> None:
         """Keep the prefix ``ids`` in the cache rather than others; a second pin of a name moves it.
 
-        ``salt`` and ``common`` are those of the requests that it is for; see :class:`Request`.
+        ``salt`` is that of the requests that it is for; see :class:`Request`.
         """
         self.model.check_ids(ids)
-        pinned = tuple(ids), self._salted(ids, salt, common)
+        pinned = tuple(ids), Namespace(salt=salt)
         self.call(lambda: self._cache.pins.__setitem__(name, pinned))
 
     def unpin(self, name: str) -> None:
         self.call(lambda: self._cache.pins.pop(name, None))
 
-    def resident(self, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> int:
+    def resident(self, ids: Sequence[int], salt: str = "") -> int:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
         self.model.check_ids(ids)
-        namespace = self._salted(ids, salt, common)
-        return int(self.call(lambda: self._cache.count_held(ids, namespace)))
+        namespace = Namespace(salt=salt)
+
+        def count() -> int:
+            self._cache.read_story(ids, namespace)
+            return self._cache.count_held(ids, namespace)
+
+        return int(self.call(count))
 
     def save_session(
-        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
+        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = ""
     ) -> tuple[int, int]:
         """Write ``ids`` to a file, with the state of those that the cache holds; tokens and bytes written.
 
-        ``salt`` and ``common`` are those of the requests that evaluated them. The file is bound to neither.
+        ``salt`` is that of the requests that evaluated them. The file is not bound to it.
         Raises OSError, or InvalidRequest when nothing is held of them.
         """
         self.model.check_ids(ids)
-        namespace = self._salted(ids, salt, common)
-        held, parts = self.call(lambda: self._cache.collect_states(ids, namespace), timeout=None)
-        if not parts:
+        namespace = Namespace(salt=salt)
+        states = self.call(lambda: self._cache.collect_states(ids, namespace), timeout=None)
+        if not states:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        # A branch's last token has been drawn but not evaluated: it has no state, and is text all the same.
-        path_ids = [*held, *ids[len(held) :]]
-        return len(ids), write_session(Path(path), self._session_key, path_ids, parts, len(ids))
+        return len(ids), write_session(Path(path), self._session_key, ids, states)
 
-    def load_session(
-        self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
-    ) -> list[int]:
+    def load_session(self, path: str | os.PathLike[str], salt: str = "") -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids. Those with a state are not evaluated.
 
-        ``salt`` and ``common`` are those of the requests that it is for.
+        ``salt`` is that of the requests that it is for.
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
         try:
-            ids, parts, wanted = read_session(Path(path), self._session_key)
+            ids, states = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
-        namespace = self._salted(ids, salt, common)
-        self.call(lambda: self._cache.archive.add_states(ids, parts, namespace))
-        return ids[:wanted]
+        self.call(lambda: self._cache.add_states(ids, states, Namespace(salt=salt)))
+        return ids
 
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
-        traffic = cache.archive.traffic
         counters, queue = scheduler.counters, scheduler.queue
         requests = list(queue.requests)
         return EngineStats(
@@ -393,11 +368,10 @@ class Engine:
             total_sequences=self._context.sequences,
             logits_rows=cache.tree.stored_rows,
             host_bytes=cache.tree.stored_bytes,
-            disk_bytes=0 if cache.archive.disk is None else cache.archive.disk.bytes,
-            saved_tokens=traffic.saved_tokens,
-            restored_tokens=traffic.restored_tokens,
-            damaged_states=traffic.damaged,
-            evaluated_again=dict(traffic.evaluated_again),
+            disk_bytes=0 if cache.files is None else cache.files.bytes,
+            saved_tokens=cache.saved_tokens,
+            restored_tokens=cache.restored_tokens,
+            damaged_states=cache.damaged,
             live_branches=len(scheduler.queue.running),
             waiting_requests=sum(1 for r in requests if not r.running),
             running_requests=sum(1 for r in requests if r.running),
@@ -421,10 +395,3 @@ class Engine:
     @property
     def _session_key(self) -> str:
         return self._runner.state_key
-
-
-def _tokenize_common(model: Model, text: str, parse_special: bool) -> tuple[int, ...]:
-    """Return the tokens of a text at the beginning of a prompt."""
-    ids = model.tokenize(text, False, parse_special)
-    bos = model.bos
-    return (bos, *ids) if model.add_bos and bos is not None and ids[:1] != [bos] else tuple(ids)

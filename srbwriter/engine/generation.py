@@ -286,12 +286,14 @@ class Generation:
         return self.events()
 
     def wait(self, timeout: float | None = None) -> Generation:
-        """Block until done. Raises the engine's error if the request failed, or TimeoutError."""
+        """Block until done. Raises the error if the request or all branches failed, or TimeoutError."""
         with self._ended:
             if not self._ended.wait_for(lambda: self._idle, timeout):
                 raise TimeoutError("the request is still running")
-        if self.error is not None:
-            raise self.error
+        failed = [branch.error for branch in self.branches if branch.error is not None]
+        error = self.error or (failed[0] if len(failed) == len(self.branches) > 0 else None)
+        if error is not None:
+            raise error
         return self
 
     def result(self, timeout: float | None = None) -> list[str]:
@@ -334,7 +336,7 @@ class Generation:
         """
         self.send(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
 
-    def promote(self, priority: Priority = Priority.FOREGROUND) -> None:
+    def promote(self, priority: Priority = Priority.NORMAL) -> None:
         """Raise the priority of a request, a prefetch for example. Its text stays.
 
         Raises InvalidRequest for a priority that is lower than its own.

@@ -65,7 +65,7 @@ def _asking(asked: Request, best: int) -> Request:
         asked.prompt, stop=ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
         add_bos=asked.add_bos, parse_special=asked.parse_special, overflow=asked.overflow,
         n_keep=asked.n_keep, context=asked.context, label=asked.label, client=asked.client,
-        cache_salt=asked.cache_salt, common=asked.common,
+        cache_salt=asked.cache_salt,
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def completion(generation: Generation, after: tuple[int, ...], token: int) -> Re
     """Return the request that writes the likeliest rest of the word that ``token`` begins at a fork."""
     request = _after(_asking(generation.request, 1), generation.prompt_ids, (*after, token))
     return replace(
-        request, n=1, next_logprobs=None, priority=Priority.FOREGROUND, sampling=Sampling(temperature=0),
+        request, n=1, next_logprobs=None, priority=Priority.NORMAL, sampling=Sampling(temperature=0),
         stop=Stop(max_tokens=_WORD_TOKENS, after_any=_AFTER_WORD),
     )  # fmt: skip
 

@@ -23,10 +23,9 @@ from typing import Any
 
 from .active import ActiveRequest
 from .adapters import key_of
-from .archive import host_budget
 from .cache import Cache
 from .commands import prepared
-from .disk import DiskCache, state_key
+from .disk import StoryFiles, state_key
 from .embedding import Embedder
 from .ending import close_at_exit
 from .generation import FAILING, Command, Generation
@@ -34,11 +33,10 @@ from .model import Model
 from .native.context import Context, flash_attention
 from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import threads_of, uses_gpu
+from .sizing import host_budget, threads_of, uses_gpu
 from .tree import Namespace
 from .types import EngineClosed, EngineError, EngineOptions, NativeError, Priority, describe_error
 from .validate import LocalChecks
-from .verbs import INTERRUPTING
 
 log = logging.getLogger(__name__)
 
@@ -68,14 +66,14 @@ class Runner:
         self.known = threading.Lock()  # of the generations, while they are looked through
         disk = None
         if options.disk_dir is not None and options.disk_bytes:
-            disk = DiskCache(Path(options.disk_dir), self.state_key, options.disk_bytes)
+            disk = StoryFiles(Path(options.disk_dir), self.state_key, options.disk_bytes)
         host = host_budget(options.host_bytes)
         rows = max(64, min(LOGITS_BYTES, host // 8) // (4 * model.n_vocab))
         self.cache = Cache(
             context, logits_rows=options.logits_rows or rows, on_device=uses_gpu(options), host_bytes=host,
-            disk=disk, visible_paths=self._on_screen,
+            files=disk, visible_paths=self._on_screen,
         )  # fmt: skip
-        abortable = self.cache.memory.can_rewind and not uses_gpu(options)
+        abortable = self.cache.can_rewind and not uses_gpu(options)
         if abortable:
             context.enable_abort()
         self.wake = threading.Event()
@@ -178,10 +176,8 @@ class Runner:
         self.scheduler.inbox.append(command)
         if command.verb == FAILING:
             (self.scheduler.loop.interruption,) = command.args
-        if command.verb in INTERRUPTING:
-            self.scheduler.interrupt(generation)
-        elif generation is not _NOBODY:
-            self.scheduler.abort_prefetch(command)
+        if generation is not _NOBODY:
+            self.scheduler.interrupt()
         self.wake.set()
 
     def call(self, function: Callable[[], Any], timeout: float | None) -> Any:
@@ -245,9 +241,9 @@ class Runner:
     # ---- inside
 
     def _on_screen(self) -> Iterator[tuple[Sequence[int], Namespace]]:
-        """Paths that a writer's face still knows, the newest first."""
+        """Paths that a reader still knows, the newest first."""
         with self.known:
-            known = [g for g in self.generations if g.request.priority is Priority.FOREGROUND]
+            known = [g for g in self.generations if g.request.priority is not Priority.BACKGROUND]
         for generation in sorted(known, key=lambda g: -g.number):
             request = generation.engine_state
             if isinstance(request, ActiveRequest):
@@ -332,10 +328,15 @@ class Runner:
     def _release(self) -> None:
         """Free native memory; only for the holder of the right to step."""
         self._abandon()
+        if self.cache.files is not None and self._dead is None:
+            try:
+                self.cache.write_story(at_end=True)
+            except EngineError as error:
+                log.warning("the story's state is not written: %s", error)
         for generation in list(self.generations):
             generation.engine_state.close()
-        if self.cache.archive.disk is not None:
-            self.cache.archive.disk.close()
+        if self.cache.files is not None:
+            self.cache.files.close()
         self.scheduler.loop.pool.close()
         self.sequences.close()
         self.context.close()

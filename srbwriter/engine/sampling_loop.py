@@ -62,7 +62,7 @@ class SamplingLoop:
         self, model: Model, context: Context, cache: Cache, *, pool: SamplingPool, window: int, most: int
     ) -> None:
         self.model, self.context, self.cache, self.pool, self.window = model, context, cache, pool, window
-        self.pending: deque[Demand] = deque()  # on the last tokens of branches that have ended
+        self.pending: deque[ActiveBranch] = deque()  # ended, and their last tokens not evaluated yet
         self._most_pending = most
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
@@ -271,8 +271,6 @@ class SamplingLoop:
             tokens = self._choose_anew(active, verdict.tokens)
             active.request.events.append(PhraseBanned(branch.index, verdict.phrase, tokens))
             return
-        if active.seq >= 0 and (verdict is None or verdict.reason is FinishReason.LENGTH):
-            self.cache.tree.extend_demand(active, token)
         if verdict is not None:
             self.finish(active, verdict.reason, row, verdict.stop_text, flush=False)
         elif not active.fast:
@@ -307,7 +305,6 @@ class SamplingLoop:
         """Let a branch choose again after ``place`` tokens, from ``row`` if that is kept."""
         active.back_to(place)
         seq = active.seq
-        self.cache.tree.remove_demand(active)
         rewound = seq >= 0 and row is not None and self.cache.rewind(seq, active.length)
         if rewound and self.cache.tree.tip[seq].end == active.length:
             self.cache.tree.store_logits(seq, row)
@@ -323,7 +320,7 @@ class SamplingLoop:
         if flush:
             active.flush()
         kept = reason is not FinishReason.KILLED
-        if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
+        if kept and active.seq >= 0 and active.request.asked.priority is not Priority.BACKGROUND:
             self.expect_more(active)
         held = active.seq >= 0
         self.detach(active, row, kept)
@@ -341,22 +338,10 @@ class SamplingLoop:
 
         A sampled token is evaluated only when its branch continues, so continuing would begin with a decode.
         """
-        length, tree = active.length, self.cache.tree
-        if active.namespace.root != SHARED.root or not 1 < length < self.window:
-            return
-        if not self.cache.memory.can_rewind:  # evaluated further, the sequence would be lost to the branch
-            return
-        node = active.node
-        if node is None or node.end != length:
-            node = tree.ensure_path(active.path, active.namespace)
-        demand = Demand(Priority.BACKGROUND, active.namespace)
-        tree.add_demand_at(demand, node)
-        if tree.longest_prefix(node).end < length - 1 or any(d in self.pending for d in node.demands):
-            tree.remove_demand(demand)
-            return
-        self.pending.append(demand)
-        if len(self.pending) > self._most_pending:
-            tree.remove_demand(self.pending.popleft())
+        if self.cache.can_rewind and active.namespace.root == SHARED.root and active not in self.pending:
+            self.pending.append(active)
+            if len(self.pending) > self._most_pending:
+                self.pending.popleft()
 
     def discard(self, active: ActiveBranch) -> None:
         """Drop what the cache holds of a discarded branch alone; its text stays."""
@@ -364,23 +349,15 @@ class SamplingLoop:
         active.restart_sampling()
 
     def _give_back(self, active: ActiveBranch) -> None:
-        """Drop what the cache holds of a branch alone, in every tier."""
-        path = active.path
-        node = self.cache.tree.ensure_path(path, active.namespace)
-        for demand in [d for d in node.demands if d in self.pending]:
-            self.pending.remove(demand)
-            self.cache.tree.remove_demand(demand)
-        self.cache.tree.prune(node)
-        kept = len(active.base)
-        if active.urgency is Priority.AHEAD:
-            kept = max(kept, self.cache.count_used(path, active.namespace))
-        self.cache.forget_tail(path, kept, active.namespace)
+        """Drop what the cache holds of a branch alone."""
+        if active in self.pending:
+            self.pending.remove(active)
+        self.cache.forget_tail(active.path, len(active.base), active.namespace)
 
     def detach(self, active: ActiveBranch, row: Row = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""
         seq, active.seq = active.seq, -1
         active.prompting = False
-        self.cache.tree.remove_demand(active)
         if seq < 0:
             return
         length = active.length if keep else len(active.base)
@@ -391,7 +368,7 @@ class SamplingLoop:
                 return
         elif length == evaluated and row is not None:
             self.cache.store_logits(seq, self.context.logits(row) if isinstance(row, int) else row)
-        self.cache.make_idle(seq)
+        self.cache.make_idle(seq, used=active.urgency is not Priority.BACKGROUND)
 
     def break_off(self, active: ActiveBranch, error: EngineError) -> None:
         """End one branch because of ``error``, and the request if it was the last that had not failed."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .active import ActiveBranch, ScoringDemand
 from .cache import Cache
 from .commands import Commands
-from .decode import ChunkBudget, Decoder, Plan, Portion
-from .generation import Branch, Command, Generation
+from .generation import Command
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .queue import SHORT_PROMPT, Queue
@@ -23,20 +23,12 @@ from .sampling_loop import Sampled, SamplingLoop
 from .sampling_pool import SamplingPool
 from .sizing import sampling_cores
 from .threads import Threads
-from .tree import Demand
-from .types import (
-    EngineClosed,
-    EngineError,
-    EngineOptions,
-    FinishReason,
-    NativeError,
-    Priority,
-)
-from .verbs import ENDING, INTERRUPTING, STARTING
+from .tree import Demand, Node
+from .types import EngineClosed, EngineError, EngineOptions, FinishReason, NativeError, Priority
+from .verbs import INTERRUPTING, STARTING
 
-REST_SECONDS = 0.25
-"""Seconds without work before idle work begins on a device, where a copy or a decode is not broken off: the
-next of several requests in a row comes sooner."""
+SCORED_LOGITS = 6_000_000
+"""Logits of a prompt that are scored in one step while branches write, which takes some 10 ms."""
 
 
 @dataclass(slots=True)
@@ -48,6 +40,56 @@ class Counters:
     decodes: int = 0
     prompt_seconds: float = 0.0
     decode_seconds: float = 0.0
+
+
+class Portion(NamedTuple):
+    """Tokens of the path of a demand in the batch; their last row is ``row``."""
+
+    demand: Demand
+    tokens: list[int]
+    row: int
+    answers: bool  # whether the path ends with them
+
+
+class Plan(NamedTuple):
+    """The contents of a batch: a token of each group of demands that are identical so far, and portions."""
+
+    groups: Sequence[Sequence[Demand]] = ()
+    portions: Sequence[Portion] = ()
+
+    @property
+    def prompt_rows(self) -> int:
+        return sum(len(p.tokens) for p in self.portions)
+
+    def demands(self) -> Iterator[Demand]:
+        """Yield all demands with tokens in the batch."""
+        for group in self.groups:
+            yield from group
+        yield from (p.demand for p in self.portions)
+
+
+class ChunkBudget:
+    """How many prompt tokens fit a slice of time, measured in earlier steps."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self.seconds, self.most = seconds, most
+        self.per_token = 0.0  # seconds; 0 while unknown
+        self.row_step = 0.0  # seconds of a step in which branches write
+
+    def size(self, writing: bool, abortable: bool) -> int:
+        """Return the size of the next chunk in tokens; larger when no branch is writing."""
+        if self.per_token == 0.0:
+            return min(64, self.most)
+        seconds = self.seconds if writing or not abortable else self.seconds * 8
+        return max(8, min(self.most, int(seconds / self.per_token)))
+
+    def record(self, seconds: float, prompt_rows: int, branch_rows: int) -> None:
+        """Take a step of so many seconds and rows into account."""
+        if not prompt_rows:
+            self.row_step = _mean(self.row_step, seconds)
+        elif prompt_rows >= 8:
+            alone = seconds - (self.row_step if branch_rows else 0.0)
+            self.per_token = _mean(self.per_token, max(alone, seconds * 0.1) / prompt_rows)
 
 
 class Scheduler:
@@ -67,42 +109,40 @@ class Scheduler:
         )
         self.queue.publish = self._publish_events
         self.commands = Commands(model, self.loop, self.queue)
-        self.decoder = Decoder(context, cache, share=not model.recurrent)
-        self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
+        self._threads_now = 0
+        self._shares_rows = not model.recurrent
         self.inbox: deque[Command] = deque()
         self.counters = Counters()
-        self._in_flight: frozenset[int] = frozenset()
-        self._ahead_in_flight = False
+        self._in_flight: tuple[bool, frozenset[int]] | None = None  # background work, and requests that read
         self.overlaps = False  # whether decodes return before they are computed
-        self._idle_work_at: float | None = None  # when idle work may begin, if it waits
-        self._stopped: Mapping[Branch, FinishReason] = {}  # by commands during the last decode
+        self._idle_work_left = False
 
     # ---- the step
 
     def step(self) -> bool:
         """Do one step; return False when there is nothing to do until the next command."""
+        queue = self.queue
         self.context.rearm()
-        self.queue.step += 1
-        if self.queue.steady and not self.inbox and self._write_steadily():
+        queue.step += 1
+        if queue.steady and not self.inbox and self._write_steadily():
             return True
         self.loop.now = time.monotonic()
-        if self.inbox or not self.queue.steady:
+        if self.inbox or not queue.steady:
             self._prepare_step()
         plan = self._plan()
-        ahead = self.queue.runs_prefetch
-        if plan.rows or plan.portions:
-            self._decode(plan, ahead)
-        if (plan.rows or plan.portions) and not ahead:
-            self.queue.last_worked = self.loop.now
-        if not (self.overlaps and self.queue.steady):
+        worked = bool(plan.groups or plan.portions)
+        if worked:
+            if not queue.runs_background:
+                queue.last_worked = self.loop.now
+            self._idle_work_left = True
+            self._decode(plan)
+        if not (self.overlaps and queue.steady):
             self.publish()  # else while the next step is computed
-        if plan.rows or plan.portions or self.inbox or self.queue.left_waiting:
+        if worked or self.inbox or queue.left_waiting or queue.busy:
             return True
-        if self.queue.writing or self.queue.reading:
-            return True  # the plan was emptied by demands that ended or lost their cells; others remain
         more = self._work_while_idle()
         if not more and self.threads is not None:
             self.threads.rest()
@@ -114,32 +154,28 @@ class Scheduler:
         Most steps are of this kind. It does in one go what a plan of such rows would: calls take most of the
         time of a small step outside of llama.cpp.
         """
-        queue, context, window = self.queue, self.context, self.window
+        queue, context, tip = self.queue, self.context, self.cache.tree.tip
         writing = queue.writing
         if not self.cache.free_cells(len(writing)):
             return False
         tokens, positions, seqs = list[int](), list[int](), list[int]()
         for active in writing:
-            node = active.node
-            assert node is not None
-            if node.end > window or len(node.demands) > 1:
+            node = tip[active.seq]
+            if node.end >= self.window or len(node.seqs) > 1:
                 return False
-            tokens.append(node.tokens[0])
-            positions.append(node.end - 1)
+            tokens.append(active.last_token)
+            positions.append(node.end)
             seqs.append(active.seq)
         context.batch.clear()
         context.batch.add_rows(tokens, positions, seqs)
         code = self._run_batch(0, len(writing), False, self._work_while_computing)
         if code != OK:
-            self._give_way(Plan(writing, {}, []), code)
+            self._give_way(Plan([[active] for active in writing]), code)
             return True
-        self.cache.advance_rows(writing)
+        for active, token in zip(writing, tokens, strict=True):
+            self.cache.advance((active.seq,), (token,), written=True)
         self.loop.now = queue.last_worked = time.monotonic()
-        if self._stopped:
-            for row, active in enumerate(writing):
-                self._answer_demand(active, row)
-        else:
-            self.loop.next_tokens(writing)
+        self.loop.next_tokens(writing)
         queue.drop_ended()
         if not (self.overlaps and queue.steady):
             self.publish()  # else while the next step is computed
@@ -147,35 +183,31 @@ class Scheduler:
 
     def _prepare_step(self) -> None:
         """Carry out commands and choose what runs in the next step."""
-        queue, cache = self.queue, self.cache
+        queue = self.queue
         while self.inbox:
-            queue.prefetch_lacks_room = False
+            queue.lacks_room, self._idle_work_left = False, True
             self.commands.handle(self.inbox.popleft())
         written = self.loop.generated
         queue.drop_ended()
-        queue.yield_slots()
-        if not queue.busy and queue.has_wanted_work:
-            cache.evict_finished()
+        queue.suspend_background()
         queue.admit()
         if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
-        alone = not queue.busy or queue.runs_prefetch  # nothing is evicted for a prefetch
-        queue.steady = (alone or cache.evict_idle()) and queue.all_writing
+            if not queue.runs_background:
+                queue.last_worked = self.loop.now
+        alone = not queue.busy or queue.runs_background  # nothing is evicted for background work
+        queue.steady = (alone or self.cache.evict_idle()) and queue.all_writing
 
-    def interrupt(self, generation: Generation) -> None:
-        """Abort the running decode if it is for ``generation`` and no request needs it. For any thread."""
-        if self.abortable and generation.number in self._in_flight and self._is_unwanted():
+    def interrupt(self) -> None:
+        """Abort the running decode if a command makes it useless. For any thread."""
+        if self._is_unwanted():
             self.context.abort()
 
-    def pause_prefetch(self) -> None:
-        """Let prefetching rest for a moment from now on. For any thread."""
-        self.queue.prefetch_paused_until = time.monotonic() + self.queue.prefetch_delay
-        if self._ahead_in_flight:
-            self.context.abort()
-
-    def abort_prefetch(self, command: Command) -> None:
-        """Abort a decode of a prefetch if ``command`` starts other work. For any thread."""
-        if self._ahead_in_flight and _starts_wanted_work(command):
+    def pause_background(self) -> None:
+        """Let background work rest for a moment from now on. For any thread."""
+        self.queue.last_worked = time.monotonic()
+        running = self._in_flight
+        if running is not None and running[0]:
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -187,124 +219,174 @@ class Scheduler:
 
     def _plan(self) -> Plan:
         """Fill the next batch, for which there is room in the cells."""
-        queue = self.queue
-        writing, reading = self._urgent_demands()
-        writing = self._end_outside_window(writing)
-        for demand in reading:
-            if not demand.every_token and not self.cache.catch_up(demand):
+        queue, cache = self.queue, self.cache
+        writing = self._end_outside_window()
+        for demand in list(queue.reading):
+            if not demand.every_token and not cache.catch_up(demand):
                 queue.suspend(demand)
-        reading = [demand for demand in reading if demand.seq >= 0]
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
-            plan = self.decoder.plan(writing, reading, chunk)
-            needed = len(plan.rows) + plan.prompt_rows
-            if self.cache.free_cells(needed, (), queue.runs_prefetch):
+            reading: Sequence[Demand] = queue.reading
+            if len(reading) > 1 and queue.step % 4:  # a short prompt would wait long behind a long one
+                reading = sorted(reading, key=lambda d: min(queue.tokens_left(d), SHORT_PROMPT + 1))
+            plan = self._fill_batch(writing, reading, chunk)
+            needed = len(plan.groups) + plan.prompt_rows
+            if cache.free_cells(needed, queue.runs_background):
                 break
-            free = self.context.cells - self.cache.used_cells - len(plan.rows)
+            free = self.context.cells - cache.used_cells - len(plan.groups)
             if plan.portions and free >= 1 and chunk > 1:
                 chunk = min(chunk // 2, free)
             elif not queue.suspend_least():
-                return Plan([], {}, [])
+                return Plan()
             else:
                 writing = [r for r in writing if r.seq >= 0 and r.branch.live]
-                reading = [d for d in reading if d.seq >= 0]
         if len(queue.reading) > 1:
             queue.reading.rotate(-1)  # the next chunk begins with another demand
         return plan
 
-    def _urgent_demands(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
-        """Return the writing branches and the reading demands, the most urgent first.
-
-        Background requests pause while there is other work. Of equally urgent prompts the shortest comes
-        first, up to ``SHORT_PROMPT`` tokens: a short one would wait long behind a long one. In every fourth
-        step the order is that of arrival.
-        """
-        queue = self.queue
-        reading: Sequence[Demand] = ()
-        if queue.reading:
-            reading = sorted(queue.reading, key=lambda demand: demand.urgency)
-            if len(reading) > 1 and queue.step % 4:
-                reading.sort(key=lambda d: (d.urgency, min(queue.tokens_left(d), SHORT_PROMPT + 1)))
-        if all(r.asked.priority is not Priority.BACKGROUND for r in queue.requests):
-            return queue.writing, reading
-        writing = [r for r in queue.writing if r.urgency is not Priority.BACKGROUND]
-        urgent = [d for d in reading if d.urgency is not Priority.BACKGROUND]
-        return (writing, urgent) if writing or urgent else (queue.writing, reading)
-
-    def _end_outside_window(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
-        """Return the branches whose next position is inside the window; shift or end the others."""
-        full = [r for r in writing if r.node is not None and r.node.end > self.window]
-        if not full:
-            return writing
-        for active in full:
+    def _end_outside_window(self) -> Sequence[ActiveBranch]:
+        """Return the writing branches whose next position is inside the window; shift or end the others."""
+        tip = self.cache.tree.tip
+        for active in [r for r in self.queue.writing if tip[r.seq].end >= self.window]:
             if active.shift(self.window):
                 self.queue.requeue(active)
             else:
                 self.loop.finish(active, FinishReason.CONTEXT, None)
         self.queue.drop_ended()
-        return [r for r in writing if r.seq >= 0 and r.branch.live]
+        return self.queue.writing
+
+    def _fill_batch(self, writing: Sequence[Demand], reading: Sequence[Demand], chunk: int) -> Plan:
+        """Fill the batch with ``writing``, one token each, and at most ``chunk`` tokens of ``reading``.
+
+        Demands that are identical so far share a row. A token of a prompt that another demand evaluates in
+        the same step is left to that one.
+        """
+        batch, tips = self.context.batch, self.cache.tree.tip
+        batch.clear()
+        places: dict[tuple[Node, int], list[Demand]] = {}
+        groups: list[list[Demand]] = []
+        for demand in writing:
+            place = tips[demand.seq], demand.last_token
+            if self._shares_rows and place in places:
+                places[place].append(demand)
+            else:
+                groups.append([demand])
+                places.setdefault(place, groups[-1])
+        if groups:
+            firsts = [group[0] for group in groups]
+            seqs = [demand.seq for demand in firsts]
+            batch.add_rows([d.last_token for d in firsts], [tips[seq].end for seq in seqs], seqs)
+            for row, group in enumerate(groups):
+                if len(group) > 1:
+                    batch.share(row, [demand.seq for demand in group])
+        portions: list[Portion] = []
+        under_way = set(places)
+        outputs = self.context.max_outputs - len(groups)
+        room = min(chunk, self.context.max_rows - len(groups))
+        for demand in reading:
+            if room <= 0 or outputs <= 0:
+                break
+            tip, path = tips[demand.seq], demand.path
+            step = tip, path[tip.end]
+            if step in under_way and not demand.every_token:
+                continue
+            under_way.add(step)
+            most = room
+            if demand.every_token:  # a step beside branches is not to last long
+                scored = max(8, SCORED_LOGITS // self.context.n_vocab) if groups else outputs
+                most = min(room, outputs, scored)
+            tokens = path[tip.end : tip.end + most]
+            answers = tip.end + len(tokens) == len(path)
+            wanted = len(tokens) if demand.every_token else int(answers)
+            row = batch.add_run(tokens, tip.end, demand.seq, wanted)
+            portions.append(Portion(demand, tokens, row, answers))
+            room -= len(tokens)
+            outputs -= wanted
+        return Plan(groups, portions)
 
     # ---- decoding
 
-    def _decode(self, plan: Plan, ahead: bool = False) -> None:
-        if self.abortable and ahead:
-            self._ahead_in_flight = True
-            if any(map(_starts_wanted_work, list(self.inbox))):
-                self._ahead_in_flight = False
-                return
-        if self.abortable and plan.portions:
-            self._in_flight = frozenset(
-                demand.request.generation.number
-                for demand in plan.demands()
-                if isinstance(demand, ActiveBranch | ScoringDemand)
+    def _decode(self, plan: Plan) -> None:
+        if self.abortable:
+            readers = plan.demands() if plan.portions else ()
+            numbers = frozenset(
+                d.request.generation.number for d in readers if isinstance(d, ActiveBranch | ScoringDemand)
             )
+            self._in_flight = self.queue.runs_background, numbers
             if self._is_unwanted():  # the command came before _in_flight was set, and could not abort
-                self._in_flight, self._ahead_in_flight = frozenset(), False
+                self._in_flight = None
                 return
         code = self._run_batch(
-            plan.prompt_rows, len(plan.rows), bool(plan.portions), self._work_while_computing
+            plan.prompt_rows, len(plan.groups), bool(plan.portions), self._work_while_computing
         )
-        self._in_flight, self._ahead_in_flight = frozenset(), False
+        self._in_flight = None
         if code != OK:
             self._give_way(plan, code)
         else:
-            self.decoder.record(plan)
+            self._record(plan)
             self._apply_results(plan)
+
+    def _run_batch(
+        self, prompt_rows: int, branch_rows: int, prompt: bool, meanwhile: Callable[[], None] = lambda: None
+    ) -> int:
+        """Decode the batch of so many rows, count it, and return llama.cpp's code.
+
+        ``prompt``: use the threads for prompts.
+        """
+        if self.threads is not None:  # fewer while other programs use some of the cores
+            threads = self.loop.pool.cores = self.threads.count()
+            if prompt:
+                threads = self._prompt_threads or threads
+            if threads != self._threads_now:
+                self.context.set_threads(threads, threads)
+                self._threads_now = threads
+        started = time.perf_counter()
+        code = self.context.decode(meanwhile)
+        seconds = time.perf_counter() - started
+        if code == OK:
+            self.budget.record(seconds, prompt_rows, branch_rows)
+            counters = self.counters
+            counters.decodes += 1
+            counters.prompt_rows += prompt_rows
+            counters.branch_rows += branch_rows
+            if prompt_rows:
+                counters.prompt_seconds += seconds
+            else:
+                counters.decode_seconds += seconds
+        return code
 
     def _give_way(self, plan: Plan, code: int) -> None:
         """Make room after a decode that failed for lack of it; forget one that was aborted."""
         if code == ABORTED:
-            self.decoder.roll_back(plan)
-        elif self.queue.busy and not self.queue.suspend_least():
+            for demand in plan.demands():
+                self.context.remove(demand.seq, self.cache.tree.tip[demand.seq].end)
+        elif self.queue.busy and not self.cache.evict() and not self.queue.suspend_least():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
     def _work_while_computing(self) -> None:
-        """Publish events, and look for commands that end branches, while an accelerator computes the step."""
+        """Publish the events of the step before while an accelerator computes this one."""
         if self.overlaps:
             self._publish_events()
-        self._stopped = self._find_ended() if self.inbox else {}
-
-    def _find_ended(self) -> Mapping[Branch, FinishReason]:
-        """Return the branches that the first commands in the inbox end, up to the first other command."""
-        ended: dict[Branch, FinishReason] = {}
-        for command in list(self.inbox):
-            reason = ENDING.get(command.verb)
-            if reason is None:
-                break
-            branches = command.generation.branches
-            for branch in branches if command.branch < 0 else branches[command.branch : command.branch + 1]:
-                ended.setdefault(branch, reason)
-        return ended
 
     def _is_unwanted(self) -> bool:
-        """Whether every row in the decode belongs to a branch that is to end: an abort discards all rows."""
+        """Whether the running decode is of no use: an abort discards all of its rows.
+
+        That is so for background work when other work comes, and where every branch of it is to end.
+        """
+        running = self._in_flight
+        if running is None:
+            return False
+        background, numbers = running
+        commands = list(self.inbox)
+        if background and any(map(_starts_wanted_work, commands)):
+            return True
         left: dict[int, set[int]] = {}  # branches of a request that no command ends
-        for command in list(self.inbox):
+        for command in commands:
             if command.verb in INTERRUPTING:
                 generation = command.generation
                 live = left.setdefault(generation.number, {b.index for b in generation.branches if b.live})
                 live -= {command.branch} if command.branch >= 0 else live.copy()
-        return all(number in left and not left[number] for number in self._in_flight)
+        return bool(numbers) and all(number in left and not left[number] for number in numbers)
 
     def read_for_caller(self, demands: Sequence[Demand]) -> Sequence[Portion]:
         """Decode the next tokens of ``demands``, which belong to no request, between two steps.
@@ -318,92 +400,55 @@ class Scheduler:
             return ()
         chunk = self.context.max_rows
         while chunk:
-            plan = self.decoder.plan((), demands, chunk)
+            plan = self._fill_batch((), demands, chunk)
             if self.cache.free_cells(plan.prompt_rows):
                 try:
                     code = self._run_batch(plan.prompt_rows, 0, plan.prompt_rows > self.context.sequences)
                     if code == OK:
-                        self.decoder.record(plan)
+                        self._record(plan)
+                        return plan.portions
                 except BaseException as error:  # the native memory may be in any state
                     known = isinstance(error, EngineError)
                     self.fail_all(error if known else NativeError("llama_decode", repr(error)))
                     raise
-                if code == OK:
-                    return plan.portions
                 if code == ABORTED:
-                    self.decoder.roll_back(plan)
+                    self._give_way(plan, code)
                     raise EngineClosed("the engine was closed")
+                if self.cache.evict():
+                    continue
             chunk = min(chunk, plan.prompt_rows) // 2
         return ()
 
-    def _run_batch(
-        self, prompt_rows: int, branch_rows: int, prompt: bool, meanwhile: Callable[[], None] = lambda: None
-    ) -> int:
-        """Decode the batch of so many rows, count it, and return llama.cpp's code.
+    # ---- results
 
-        ``prompt``: use the threads for prompts.
-        """
-        self._set_threads(prompt)
-        started = time.perf_counter()
-        code = self.context.decode(meanwhile)
-        seconds = time.perf_counter() - started
-        if code == OK:
-            self.cache.tree.beside = prompt_rows + branch_rows > 1
-            self.budget.record(seconds, prompt_rows, branch_rows)
-            counters = self.counters
-            counters.decodes += 1
-            counters.prompt_rows += prompt_rows
-            counters.branch_rows += branch_rows
-            if prompt_rows:
-                counters.prompt_seconds += seconds
-            else:
-                counters.decode_seconds += seconds
-        return code
-
-    def _set_threads(self, prompt: bool) -> None:
-        """Set the threads of the next step, fewer while other programs use some of the cores."""
-        if self.threads is None:
-            return
-        now = self.loop.pool.cores = self.threads.count()
-        if prompt:
-            now = self._prompt_threads or now
-        if now != self._threads_now:
-            self.context.set_threads(now, now)
-            self._threads_now = now
+    def _record(self, plan: Plan) -> None:
+        """Record the rows of a successful decode in the cache."""
+        for group in plan.groups:
+            seqs = [demand.seq for demand in group]
+            self.cache.advance(seqs, (group[0].last_token,), written=True)
+        for portion in plan.portions:
+            self.cache.advance((portion.demand.seq,), portion.tokens)
 
     def _apply_results(self, plan: Plan) -> None:
         self.loop.now = time.monotonic()
-        rows = [(demand, row) for row, demand in enumerate(plan.rows)]
-        rows += [(demand, row) for row, others in plan.shared.items() for demand in others]
-        writing = [
-            (row, demand)
-            for demand, row in rows
-            if isinstance(demand, ActiveBranch) and not demand.prompting
-            if demand.branch not in self._stopped
-        ]
+        rows = [(demand, row) for row, group in enumerate(plan.groups) for demand in group]
+        writing = [(row, demand) for demand, row in rows if isinstance(demand, ActiveBranch)]
         drawn = self.loop.draw_together(writing)
         for demand, row in rows:
-            self._answer_demand(demand, row, drawn.get(demand))
+            self._answer(demand, row, drawn.get(demand))
         for portion in plan.portions:
             if portion.demand.seq >= 0:
                 self._advance_portion(portion)
         self.queue.drop_ended()
 
-    def _answer_demand(self, demand: Demand, row: int, drawn: Sampled | None = None) -> None:
+    def _answer(self, demand: Demand, row: int, drawn: Sampled | None = None) -> None:
         """Give a demand its logits, from a row of the last decode, of which a token may be drawn already."""
         if demand.seq < 0:
             return  # an error in a callback may have ended its whole request
-        node = demand.node
-        assert node is not None
-        if node.logits is None and len(node.demands) > 1 and any(d.seq < 0 for d in node.demands):
-            self.cache.store_logits(demand.seq, self.context.logits(row))  # for the waiting demands
         if isinstance(demand, ActiveBranch) and not demand.prompting:
-            if demand.branch in self._stopped:
-                self.loop.finish(demand, self._stopped[demand.branch], row)
-            else:
-                self.loop.next_token(demand, row, drawn)
+            self.loop.next_token(demand, row, drawn)
             return
-        self.cache.store_logits(demand.seq, self.context.logits(row), isinstance(demand, ActiveBranch))
+        self.cache.store_logits(demand.seq, self.context.logits(row))
         self.cache.release(demand)
         if isinstance(demand, ActiveBranch | ScoringDemand):
             demand.request.report_next_logprobs(self.context.logits(row))
@@ -413,93 +458,76 @@ class Scheduler:
             self.queue.suspend(demand)
 
     def _advance_portion(self, portion: Portion) -> None:
-        """Record that a portion of the path of a demand was evaluated."""
-        demand, tip = portion.demand, self.cache.tree.tip[portion.demand.seq]
+        """Take account of a portion of the path of a demand that was evaluated."""
+        demand, end = portion.demand, self.cache.tree.tip[portion.demand.seq].end
         if demand.every_token:
-            first = len(portion.tokens) - 1
-            for back in range(first, -1, -1):
-                demand.on_logits(tip.end - back, self.context.logits(portion.row - back))
+            for back in range(len(portion.tokens) - 1, -1, -1):
+                demand.on_logits(end - back, self.context.logits(portion.row - back))
         if isinstance(demand, ActiveBranch | ScoringDemand):
-            demand.request.report_progress(min(tip.end, len(demand.request.ids)))
-        if tip is demand.node:
+            demand.request.report_progress(min(end, len(demand.request.ids)))
+        if portion.answers:
             self.queue.reading.remove(demand)
             if isinstance(demand, ActiveBranch) and not demand.prompting:
                 self.queue.start_writing(demand)
-            self._answer_demand(demand, portion.row)
-        elif portion.answers:
-            self.cache.store_logits(demand.seq, self.context.logits(portion.row))
+            self._answer(demand, portion.row)
+
+    # ---- while nothing runs
 
     def _work_while_idle(self) -> bool:
-        """Prepare for the next pick while nothing runs; return True when there may be more to do.
+        """Prepare for the next pick after a rest; return True when there may be more to do.
 
         It does one thing at a time, as a request may come.
         """
-        self._idle_work_at = None
-        if self.queue.busy:
-            return False
-        if self.cache.on_device and time.monotonic() < self.queue.last_worked + REST_SECONDS:
-            self._idle_work_at = self.queue.last_worked + REST_SECONDS
+        if not self._idle_work_left or self.queue.seconds_of_rest(self.loop.now):
             return False
         if self.loop.pending:
-            self._evaluate_pending()
+            self._evaluate_ends()
             return True
-        if self.cache.archive_next_node():
+        if self.cache.archive_next():
+            self.queue.lacks_room = False
             return True
-        if not self.queue.requests:  # a request that waits continues from its cells
-            self.cache.evict_finished()
-        self.cache.write_visible_to_disk()
+        self.cache.write_story()
+        self._idle_work_left = False
         return False
 
     def seconds_to_work(self, now: float) -> float | None:
         """Return the seconds until work that needs no command; None where that is no question of time."""
-        rest = self.queue.seconds_to_prefetch(now)
-        if self._idle_work_at is None:
-            return rest
-        idle = max(self._idle_work_at - now, 0.0)
-        return idle if rest is None else min(idle, rest)
+        queue = self.queue
+        waits = queue.waits(Priority.BACKGROUND) and not queue.lacks_room
+        if not (self._idle_work_left or waits or queue.runs_background):
+            return None
+        return queue.seconds_of_rest(now)
 
-    def _evaluate_pending(self) -> None:
-        """Evaluate the last tokens of ended branches, the newest first, in one batch; evict nothing used."""
-        pending, rows = self.loop.pending, list[Demand]()
-        while pending and len(rows) < self.context.max_outputs:
-            demand = pending[-1]
-            if rows and not self._has_room(demand, len(rows)):
-                break  # in the next batch
-            pending.pop()
-            if (
-                self._lacks_one_token(demand)
-                and self._has_room(demand, len(rows))
-                and self.cache.allocate(demand, self.queue.path_length(demand) - 1)
-                and self.queue.tokens_left(demand) == 1
-            ):
-                rows.append(demand)
-            else:
-                self.queue.suspend(demand)
-        if rows:
-            self._decode(self.decoder.plan(rows, (), 0))
-            for demand in rows:
-                if demand.seq >= 0:  # the decode found no room
-                    self.queue.suspend(demand)
+    def _evaluate_ends(self) -> None:
+        """Evaluate the last tokens of ended branches, the newest first, in one batch.
 
-    def _lacks_one_token(self, demand: Demand) -> bool:
-        """Whether the path of a demand lacks one token, and no more."""
-        node = demand.node
-        if node is None or node.logits is not None:
-            return False
-        return self.cache.tree.longest_prefix(node).end >= node.end - 1
-
-    def _has_room(self, demand: Demand, more: int) -> bool:
-        """Whether the path of a demand fits the cells, beside ``more`` new tokens of others."""
-        cache = self.cache
-        assert demand.node is not None
-        before = demand.node.end - 1
-        missing = cache.count_missing_cells(demand, before) - 1
-        if not cache.has_sequence_for(demand, before):
-            return False
-        if cache.used_cells + more + missing < cache.native.cells:
-            return True
-        # Where nothing is archived, only text that was written ahead and not used gives way.
-        return cache.free_cells(missing + more + 1, unused=not cache.archive.budget)
+        A sampled token is evaluated only when its branch continues, so continuing would begin with a decode.
+        Nothing that was used is lost for it.
+        """
+        cache, rows = self.cache, list[ActiveBranch]()
+        while self.loop.pending and len(rows) < self.context.max_outputs:
+            active = self.loop.pending.pop()
+            path, before = active.path, active.length - 1
+            if active.seq >= 0 or not 0 < before < self.window:
+                continue
+            if cache.tree.logits_after(path, active.namespace) is not None:
+                continue
+            if cache.tree.resumable(path, active.namespace, before).end < before:
+                continue
+            room = cache.count_missing_cells(active, before) + len(rows)
+            urgency, active.urgency = active.urgency, Priority.BACKGROUND
+            if cache.free_cells(room, background=True) and cache.allocate(active, before):
+                rows.append(active)
+            active.urgency = urgency
+        whole = [active for active in rows if cache.tree.tip[active.seq].end == active.length - 1]
+        if whole:
+            plan = self._fill_batch(whole, (), 0)
+            if self._run_batch(0, len(plan.groups), False) == OK:
+                self._record(plan)
+                for row, group in enumerate(plan.groups):
+                    self.cache.store_logits(group[0].seq, self.context.logits(row))
+        for active in rows:
+            self.cache.release(active)
 
     # ---- publishing
 
@@ -527,7 +555,9 @@ class Scheduler:
 
 
 def _starts_wanted_work(command: Command) -> bool:
-    """Whether a command may start work of more than prefetch priority."""
-    if command.verb not in STARTING:
-        return False
-    return command.generation.request.priority is not Priority.AHEAD
+    """Whether a command may start work other than in the background."""
+    return command.verb in STARTING and command.generation.request.priority is not Priority.BACKGROUND
+
+
+def _mean(old: float, new: float) -> float:
+    return new if old == 0.0 else old * 0.8 + new * 0.2

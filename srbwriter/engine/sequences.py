@@ -34,10 +34,7 @@ Logits: TypeAlias = "NDArray[np.float32]"
 
 
 class _Sequence(Demand):
-    """Tokens and their sampler. The first of ``ids``, up to the sequence's tip in the tree, are evaluated.
-
-    It demands a node of the tree only within a call.
-    """
+    """Tokens and their sampler. The first of ``ids``, up to the sequence's tip in the tree, are evaluated."""
 
     __slots__ = ("accepted", "chain", "ids", "logits", "sampling")
 
@@ -47,6 +44,10 @@ class _Sequence(Demand):
         self.accepted: list[int] = []  # by the sampler, and not evaluated yet
         self.logits: Logits | None = None  # after the last of ids
         self.sampling, self.chain = sampling, chain
+
+    @property
+    def path(self) -> list[int]:
+        return self.ids
 
     def update_history(self) -> None:
         """Let the sampler look back at the tokens as they are now."""
@@ -114,7 +115,7 @@ class Sequences:
         continues from whole states only: the tokens after the last kept state are evaluated again by the next
         :meth:`eval`.
         """
-        sequence, length = self._find(seq), _whole_number("length", length)
+        sequence = self._find(seq)
         if not 0 <= length <= len(sequence.ids):
             raise InvalidRequest("length", f"{length} is not in 0 … {len(sequence.ids)}")
         with self._turn():
@@ -213,7 +214,7 @@ class Sequences:
         return sequence
 
     def _token_ids(self, tokens: Iterable[SupportsIndex]) -> list[int]:
-        ids = [_whole_number("tokens", token) for token in tokens]
+        ids = [operator.index(token) for token in tokens]
         check_ids("tokens", ids, self.model.n_vocab)
         return ids
 
@@ -236,7 +237,7 @@ class Sequences:
         if len(self._sequences) >= self.context.sequences:
             raise NoRoom(f"{self.context.sequences} sequences are all that the context takes: delete one")
         if seed is not None:
-            sampling = replace(sampling, seed=_whole_number("seed", seed))
+            sampling = replace(sampling, seed=operator.index(seed))
             check_sampling(sampling, self.model)
         number, seed, sampling = next(self._numbers), sampling.seed, replace(sampling, seed=None)
         chosen = derive_seed(self._seed, number) if seed is None else seed
@@ -245,11 +246,7 @@ class Sequences:
             made.ids, made.accepted, made.logits = [*source.ids], [*source.accepted], source.logits
             made.update_history()
             if source.seq >= 0:
-                self.cache.tree.add_demand_at(made, self.cache.tree.tip[source.seq])
-                try:
-                    self._lease(made, self._evaluated(source))
-                finally:
-                    self.cache.tree.remove_demand(made)
+                self._lease(made, self._evaluated(source))
         self._sequences[number] = made
         return number
 
@@ -271,39 +268,26 @@ class Sequences:
 
     def _evaluate(self, sequences: Sequence[_Sequence]) -> None:
         """Evaluate all ids of ``sequences`` and set their logits. Raises NoRoom."""
-        try:
-            for sequence in sequences:
-                self._use_cached(sequence)
-            while waiting := [sequence for sequence in sequences if sequence.logits is None]:
-                portions = self.scheduler.read_for_caller(waiting)
-                if not portions:
-                    raise NoRoom(f"all {self.context.cells} cells are in use: truncate or delete a sequence")
-                rows = {self.cache.tree.tip[p.demand.seq]: p.row for p in portions if p.answers}
-                for sequence in waiting:
-                    if sequence.node in rows:
-                        sequence.logits = _read_only(self.context.logits(rows[sequence.node]))
-                        self._lease(sequence, len(sequence.ids))  # another may have evaluated them
-        finally:
-            for sequence in sequences:
-                self.cache.tree.remove_demand(sequence)
-
-    def _use_cached(self, sequence: _Sequence) -> None:
-        """Demand the end of the ids, and take their cached states and logits."""
-        node = self.cache.tree.add_demand(sequence, sequence.ids)
-        most = node.end if node.logits is not None else node.end - 1
-        if self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):
-            self.cache.release(sequence)
-        if sequence.seq < 0 or node.logits is not None:
-            self._lease(sequence, most)
-        if node.logits is not None and self._evaluated(sequence) == node.end:
-            sequence.logits = _read_only(node.logits)
-
-
-def _whole_number(field: str, value: SupportsIndex) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidRequest(field, f"{value!r} is not a whole number") from None
+        tree = self.cache.tree
+        for sequence in sequences:
+            row = tree.logits_after(sequence.ids, SHARED)
+            most = len(sequence.ids) - (row is None)
+            if self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):
+                self.cache.release(sequence)
+            self._lease(sequence, most if sequence.seq < 0 or row is not None else 0)
+            if row is not None and self._evaluated(sequence) == len(sequence.ids):
+                sequence.logits = _read_only(row)
+        while waiting := [sequence for sequence in sequences if sequence.logits is None]:
+            for sequence in waiting:
+                self._lease(sequence, 0)
+            portions = self.scheduler.read_for_caller(waiting)
+            if not portions:
+                raise NoRoom(f"all {self.context.cells} cells are in use: truncate or delete a sequence")
+            rows = {tuple(portion.demand.path): portion.row for portion in portions if portion.answers}
+            for sequence in waiting:
+                if (answer := rows.get(tuple(sequence.ids))) is not None:
+                    sequence.logits = _read_only(self.context.logits(answer))
+                    self._lease(sequence, len(sequence.ids))  # another may have evaluated them
 
 
 def _read_only(row: Logits) -> Logits:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from pathlib import Path
 
 from .adapters import adapt_context
 from .cores import count_cores
@@ -19,6 +21,8 @@ log = logging.getLogger(__name__)
 CPU_BATCH, GPU_BATCH = 512, 2048
 LEAST_CONTEXT = 16  # tokens
 RECURRENT_SEQUENCES = 16  # each of them costs a whole state
+MOST_HOST_BYTES = 8 << 30
+_GROUP = Path("/sys/fs/cgroup")
 
 
 def uses_gpu(options: EngineOptions) -> bool:
@@ -79,3 +83,26 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
     )  # fmt: skip
     adapt_context(context.pointer, model, options)
     return context, min(window, context.cells)
+
+
+def host_budget(asked: int | None) -> int:
+    """Return the bytes of host memory for states: ``asked``, else a quarter of free memory, at most 8 GiB."""
+    if asked is not None:
+        return asked
+    import psutil  # here, since it takes long to import
+
+    free = int(psutil.virtual_memory().available)
+    with suppress(OSError, ValueError):  # no control group, or "max"
+        most, used = (int((_GROUP / f"memory.{name}").read_text("ascii")) for name in ("max", "current"))
+        free = min(free, max(most - used, 0))
+    return min(free // 4, MOST_HOST_BYTES)
+
+
+def all_memory() -> int:
+    """Return the bytes of memory that this machine has, or that the control group grants."""
+    import psutil
+
+    most = int(psutil.virtual_memory().total)
+    with suppress(OSError, ValueError):
+        most = min(most, int((_GROUP / "memory.max").read_text("ascii")))
+    return most

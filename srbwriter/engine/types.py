@@ -25,16 +25,11 @@ DEFAULT_MAX_BRANCHES = 64
 
 
 class Priority(IntEnum):
-    """The order in which requests are served. Background work runs only while nothing else is active.
+    """When a request is served. Background work runs only while nothing else does, and only in free room: it
+    evicts nothing that a request has used."""
 
-    Prefetches run only while there is no background work either, and only in free room: they evict nothing
-    that a request has used.
-    """
-
-    FOREGROUND = 0
-    NORMAL = 1
-    BACKGROUND = 2
-    AHEAD = 3
+    NORMAL = 0
+    BACKGROUND = 1
 
 
 class BranchState(StrEnum):
@@ -233,7 +228,6 @@ class Request:
     context: int | None = None  # tokens of prompt and text together, where fewer than the window has
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
     cache_salt: str = ""  # the cache is shared among requests with the same one
-    common: tuple[str, ...] = ()  # texts of which a beginning of the prompt is shared whatever the salt
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
     siblings: Together = "independent"  # how branches draw until their texts part; see :mod:`.siblings`
@@ -440,7 +434,6 @@ class EngineStats:
     saved_tokens: int = 0  # copied out of the cells
     restored_tokens: int = 0  # and back into them, instead of being evaluated again
     damaged_states: int = 0  # that could not be read back
-    evaluated_again: Mapping[str, int] = field(default_factory=dict[str, int])  # held tokens, by reason
     live_branches: int = 0
     waiting_requests: int = 0
     running_requests: int = 0

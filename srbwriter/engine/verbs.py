@@ -137,11 +137,10 @@ _VERBS = (
           replace(_STOP, each=True), *_BEGIN),
          whole=True, http=False, revives=True),
     Verb("promote", "Serve the request sooner from now on.",
-         (Argument("priority", ("priority",), "how soon", Priority.FOREGROUND),), whole=True, http=False),
+         (Argument("priority", ("priority",), "how soon", Priority.NORMAL),), whole=True, http=False),
 )  # fmt: skip
 VERBS: Mapping[str, Verb] = {verb.name: verb for verb in _VERBS}
 HTTP_VERBS = tuple(verb for verb in _VERBS if verb.http)
-ENDING: Mapping[str, FinishReason] = {verb.name: verb.ends for verb in _VERBS if verb.ends is not None}
 INTERRUPTING = frozenset(verb.name for verb in _VERBS if verb.interrupts)
 REVIVING = frozenset(verb.name for verb in _VERBS if verb.revives)
 STARTING = REVIVING | {"submit", "resume"}

@@ -22,10 +22,9 @@ from .errors import ApiError
 
 
 class Scope(NamedTuple):
-    """A part of the cache: the salt of its namespace, and the texts that are common to all namespaces."""
+    """A part of the cache: the salt of its namespace."""
 
     salt: str = ""
-    common: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -269,7 +268,7 @@ class Slot:
             self.pinned = ()
         self._branch, self.client = weakref.ref(branch), client
         request = branch.generation.request
-        self.scope = Scope(request.cache_salt, request.common)
+        self.scope = Scope(request.cache_salt)
 
     def pin(self, ids: Sequence[int], client: str) -> None:
         """Keep tokens for a client, for when the branch that left them is forgotten."""

@@ -15,15 +15,15 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.limits import BRANCHES, check_prompt
-from srbwriter.engine.types import ContextOverflow, EngineError, Request, TokenRun
+from srbwriter.engine.types import ContextOverflow, Request, TokenRun
 from srbwriter.server.settings import Client, ServerSettings, server_keys
 from srbwriter.server.streams import Notifier
 from srbwriter.version import __version__
 
 from .errors import ApiError, bad, from_engine, unavailable
 from .registry import Record, Registry, Scope, Slots
-from .system_prompt import SystemPrompt, put_before_messages, read_system_prompt
-from .work import MOST_SECONDS, PER_BYTE, off_loop
+from .system_prompt import SystemPrompt, read_system_prompt
+from .work import PER_BYTE, off_loop
 
 _LOOK = 0.02  # seconds between looks at a load, or at requests that are to end
 
@@ -70,8 +70,6 @@ class Services:
         self.slots = Slots()
         keys = {key.name for key in server_keys(settings)}
         self._separate_caches = len(keys) > 1 and not settings.share_cache
-        self.preloaded = ""  # what conversations in lines begin with
-        self._heads: tuple[tuple[str, str], tuple[str, ...]] | None = None  # of a template and system prompt
         self.sockets = Counter[str]()  # WebSockets that are open, by client
         self.system = read_system_prompt(settings)
         self.chat_template: str | None = None  # the one to use instead of the model's own
@@ -167,14 +165,10 @@ class Services:
             for request in requests:
                 _check_length(request, engine.n_ctx)
                 scope = Scope() if common else self.scope(client, request.cache_salt)
-                own = replace(
-                    request, cache_salt=scope.salt, common=scope.common, client=client.name, label=id
-                )
+                own = replace(request, cache_salt=scope.salt, client=client.name, label=id)
                 generations.append(engine.submit(own))
 
         seconds = sum(map(_seconds, requests))
-        if self._heads is None and any(self._salt(client, one.cache_salt) for one in requests):
-            seconds += 2 * MOST_SECONDS  # a template came with the model's file: it runs on a thread
         try:
             await off_loop(seconds, work)
         except Exception as error:
@@ -190,20 +184,10 @@ class Services:
         """Return the part of the cache for a client's requests, with the salt that they ask for.
 
         The number of cached tokens, and how soon an answer comes, would reveal what other clients have
-        written. So each key has its own namespace; only the server's own text is common to all.
+        written. So each key has its own namespace. A salt that has the client's prefix stays as it is.
         """
-        salt = self._salt(client, asked)
-        if not salt:
-            return Scope()
-        known, asked_for = self._heads, (self.template, self.system.prompt)
-        if known is None or known[0] != asked_for:
-            known = self._heads = asked_for, _template_heads(self.engine, *asked_for)
-        return Scope(salt, tuple(filter(None, (self.system.prompt, self.preloaded, *known[1]))))
-
-    def _salt(self, client: Client, asked: str) -> str:
-        """Return the salt of a client's request; one that already has the client's prefix stays as it is."""
         own = f"{client.name}\0" if self._separate_caches else ""
-        return asked if asked.startswith(own) else own + asked
+        return Scope(asked if asked.startswith(own) else own + asked)
 
     @contextmanager
     def open_socket(self, client: Client) -> Generator[bool]:
@@ -282,29 +266,3 @@ def _seconds(request: Request) -> float:
 
 
 _FEW = 64
-
-
-_MARK = "\ue000"  # a private-use character; stands where a client's own words begin
-_ROLES = ("system", "user")
-
-
-def _template_heads(engine: Backend, template: str, system: str) -> tuple[str, ...]:
-    """Return the text that a chat template writes before a client's first words, by the role of the message.
-
-    ``system`` is the text that the server puts before conversations, if any.
-    """
-    begins: list[Sequence[dict[str, Any]]] = [[{"role": role, "content": _MARK}] for role in _ROLES]
-    if system:
-        own = [*begins]
-        begins = [put_before_messages(one, system, as_system=True) for one in own]
-        begins.append(put_before_messages(own[-1], system, as_system=False))
-    heads: list[str] = []
-    for messages in begins:
-        try:
-            written = engine.apply_template(messages, add_generation_prompt=False, template=template)
-        except (EngineError, NotImplementedError):
-            continue  # it wants a conversation to begin otherwise
-        head, found, _ = written.partition(_MARK)
-        if found and head:
-            heads.append(head)
-    return tuple(heads)

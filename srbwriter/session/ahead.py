@@ -1,7 +1,7 @@
 """Prefetch: the rounds after likely picks are generated, one after the other, while the writer reads.
 
 When a round is over, the requests that :meth:`Session.generate` would submit after each likely pick are
-submitted with the priority AHEAD, within a budget. A pick takes over the generation of an equal request; all
+submitted in the background, within a budget. A pick takes over the generation of an equal request; all
 others are discarded, also when anything changes that would change the request. Prefetched text is not in the
 story.
 """
@@ -338,7 +338,7 @@ class LookAhead(Instrument):
         engine, request = self._desk.engine, self._desk.would_ask(index, upto)
         if request is None or engine is None:
             return None
-        generation = engine.submit(replace(request, priority=Priority.AHEAD))
+        generation = engine.submit(replace(request, priority=Priority.BACKGROUND))
         ahead = Ahead(index, upto, request, generation)
         self._rounds += (ahead,)
         generation.add_listener(lambda: self._on_event(ahead))

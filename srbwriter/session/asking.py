@@ -160,7 +160,7 @@ class Rounds(Models):
             sampling=samplings,
             stop=stop,
             takes=takes,
-            priority=Priority.FOREGROUND,
+            priority=Priority.NORMAL,
             heal=True,
             add_bos=False,
         )

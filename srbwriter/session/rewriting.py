@@ -146,7 +146,7 @@ def variants_request(
     stop = Stop(max_tokens=length)
     if (sentence_ends(whole) or [0])[-1] == len(whole):
         stop = Stop(max_tokens=2 * length + 8, min_tokens=2 * length // 3, boundary="sentence")
-    return Request(prompt, n=n, sampling=sampling, stop=stop, priority=Priority.FOREGROUND)
+    return Request(prompt, n=n, sampling=sampling, stop=stop, priority=Priority.NORMAL)
 
 
 class Rewrite(NamedTuple):
@@ -361,7 +361,7 @@ class Rewriting(Instrument):
         if gap is None or not engine.capabilities.has("prompt_logprobs"):
             self._begin(engine, passage, attempt, plain, before, gap)
             return
-        asked = gap_requests(engine, before, gap, passage.text, Priority.FOREGROUND)
+        asked = gap_requests(engine, before, gap, passage.text, Priority.NORMAL)
         checks = self._checks = [engine.submit(request) for request in asked]
 
         def begin() -> None:

@@ -219,7 +219,7 @@ class Tokens(Instrument):
         """
         if not 0 <= place < len(text.tokens):
             return ()
-        self._ask(text, place, Priority.FOREGROUND)
+        self._ask(text, place, Priority.NORMAL)
         found = self._alternatives_at(text, place)
         if found is not None:
             for near in (place + k * side for k in range(1, AHEAD + 1) for side in (1, -1)):

@@ -73,14 +73,17 @@ def finish(engine: Engine, *generations: Generation) -> None:
 
 
 def rest(engine: Engine) -> None:
-    """Let the engine do what it does while nobody asks for anything."""
+    """Let the engine do what it does while nobody asks for anything, without waiting for that to begin."""
+    queue = engine._scheduler.queue
+    delay, queue.rest_seconds = queue.rest_seconds, 0.0
     while engine.process():
         pass
+    queue.rest_seconds = delay
 
 
 def spill(engine: Engine) -> None:
     """Move all that nobody runs out of the cells."""
-    while engine.call(engine._cache.evict_run):
+    while engine.call(engine._cache.evict):
         pass
 
 

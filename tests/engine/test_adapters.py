@@ -80,7 +80,7 @@ def test_what_was_evaluated_with_other_adapters_is_not_used_after_a_restart(
     with loaded(files, ("one.gguf", 1.0), disk_dir=str(tmp_path)) as engine:
         finish(
             engine,
-            engine.submit(Request(TEXT, sampling=GREEDY, stop=STOP, priority=Priority.FOREGROUND)),
+            engine.submit(Request(TEXT, sampling=GREEDY, stop=STOP, priority=Priority.NORMAL)),
         )
         rest(engine)
     with loaded(files, ("one.gguf", scale), disk_dir=str(tmp_path)) as engine:

@@ -1,4 +1,4 @@
-"""What is written ahead: only while nothing else is to be done, in room that is free; whole once wanted."""
+"""Background work: only while nothing else is to be done, in room that is free; whole once it is wanted."""
 
 from __future__ import annotations
 
@@ -10,26 +10,16 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.native.context import ABORTED
-from srbwriter.engine.types import BranchState, Priority
+from srbwriter.engine.types import Priority
 
-from .support import (
-    WAIT,
-    ask,
-    decoded_rows,
-    drive,
-    finish,
-    fixture_of,
-    lengths,
-    rest,
-    small_engine,
-)
+from .support import WAIT, ask, decoded_rows, drive, finish, fixture_of, lengths, rest, small_engine
 from .test_memories import SLIDING, load, path_of
 from .test_tiers import panes, small, whole, words
 
 
 def eager(engine: Engine) -> Engine:
-    """The engine, told to write ahead as soon as there is nothing else to do."""
-    engine._scheduler.queue.prefetch_delay = 0.0
+    """The engine, told to begin background work as soon as there is nothing else to do."""
+    engine._scheduler.queue.rest_seconds = 0.0
     return engine
 
 
@@ -37,7 +27,7 @@ engine = fixture_of(lambda: eager(small()), "function")
 
 
 def ahead(engine: Engine, prompt: Any, n: int = 4, tokens: int = 12, **more: Any) -> Generation:
-    return ask(engine, prompt, n=n, tokens=tokens, priority=Priority.AHEAD, **more)
+    return ask(engine, prompt, n=n, tokens=tokens, priority=Priority.BACKGROUND, **more)
 
 
 def children(engine: Engine, generation: Generation, index: int, **more: Any) -> Generation:
@@ -48,25 +38,13 @@ def begun(generation: Generation, tokens: int = 3) -> bool:
     return all(length >= tokens for length in lengths(generation))
 
 
-# ---- who goes first
-
-
-@pytest.mark.parametrize("priority", [p for p in Priority if p is not Priority.AHEAD])
-def test_any_other_request_goes_first_from_the_next_step_on(engine: Engine, priority: Priority) -> None:
-    early = ahead(engine, "The king said", tokens=40)
-    drive(engine, lambda: begun(early))
-    written = lengths(early)
-    other = ask(engine, "A fox in the", n=2, tokens=20, priority=priority)
-    drive(engine, lambda: other.done)
-    assert lengths(early) == written
-    finish(engine, early)
-    assert lengths(early) == [40] * 4
+def all_whole(engine: Engine, *rounds: Generation) -> bool:
+    return all(whole(engine, branch) for generation in rounds for branch in generation.branches)
 
 
 def test_a_step_under_way_is_broken_off_for_a_request() -> None:
     with small_engine() as engine:
-        engine._scheduler.queue.prefetch_delay = 0.0
-        early = ahead(engine, "The king said", tokens=100)
+        early = ahead(eager(engine), "The king said", tokens=100)
         drive(engine, lambda: begun(early))
         context: Any = engine._context
         codes: list[int] = []
@@ -87,15 +65,15 @@ def test_a_step_under_way_is_broken_off_for_a_request() -> None:
 
 def test_it_waits_a_moment_for_who_asks_for_one_thing_after_the_other() -> None:
     with small() as engine:
-        engine._scheduler.queue.prefetch_delay = 3600.0
+        queue = engine._scheduler.queue
+        queue.rest_seconds = 3600.0
         early = ahead(engine, "The king said")
         for k in range(3):
-            other = ask(engine, f"Tale {k}", tokens=5)
-            finish(engine, other)
-            rest(engine)
+            finish(engine, ask(engine, f"Tale {k}", tokens=5))
+            assert not engine.process()
         assert lengths(early) == [0] * 4
-        assert 3000 < (engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) or 0) <= 3600
-        engine._scheduler.queue.last_worked -= 3600
+        assert 3000 < (engine._scheduler.seconds_to_work(time.monotonic()) or 0) <= 3600
+        queue.rest_seconds = 0.0
         finish(engine, early)
 
 
@@ -110,36 +88,30 @@ def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
 def test_it_rests_for_a_moment_when_somebody_needs_the_cores(engine: Engine) -> None:
     early = ahead(engine, "The king said", tokens=60)
     drive(engine, lambda: begun(early))
-    queue = engine._scheduler.queue
-    queue.prefetch_delay = 3600.0
+    engine._scheduler.queue.rest_seconds = 3600.0
     engine.stand_back()
     written = lengths(early)
-    rest(engine)
+    assert not engine.process() and not engine.process()
     assert lengths(early) == written
-    assert 3000 < (engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) or 0) <= 3600
-    queue.prefetch_paused_until = queue.prefetch_delay = 0.0  # the clock may have begun less than an hour ago
+    eager(engine)
     finish(engine, early)
     assert lengths(early) == [60] * 4
 
 
-# ---- promoted
-
-
 def test_promoted_midway_it_goes_on_where_it_is() -> None:
-    def written(promoted: bool) -> tuple[list[tuple[int, ...]], int]:
+    def written(promoted: bool) -> list[tuple[int, ...]]:
         with eager(small()) as engine:
             first = panes(engine, words(engine, 60), 2, 8)
             rest(engine)
-            priority = Priority.AHEAD if promoted else Priority.FOREGROUND
-            with decoded_rows(engine) as rows:
-                path = path_of(first.branches[0])
-                early = ask(engine, path, n=4, tokens=12, add_bos=False, priority=priority)
-                drive(engine, lambda: begun(early, 5))
-                if promoted:
-                    early.promote()
-                finish(engine, early)
-            assert early.request.priority is Priority.FOREGROUND
-            return [branch.ids for branch in early.branches], sum(rows)
+            priority = Priority.BACKGROUND if promoted else Priority.NORMAL
+            path = path_of(first.branches[0])
+            early = ask(engine, path, n=4, tokens=12, add_bos=False, priority=priority)
+            drive(engine, lambda: begun(early, 5))
+            if promoted:
+                early.promote()
+            finish(engine, early)
+            assert early.request.priority is Priority.NORMAL
+            return [branch.ids for branch in early.branches]
 
     assert written(True) == written(False)
 
@@ -158,34 +130,9 @@ def test_promoted_when_it_is_written_nothing_is_evaluated(engine: Engine) -> Non
     assert all_whole(engine, early)
 
 
-def test_promoted_it_is_steered_as_any_other(engine: Engine) -> None:
-    early = ahead(engine, words(engine, 40), n=3, add_bos=False)
-    finish(engine, early)
-    early.promote()
-    a, b, c = early.branches
-    before = a.ids, b.ids
-    a.extend(5)
-    b.reroll()
-    c.kill()
-    engine.process()
-    finish(engine, early)
-    assert a.ids[:12] == before[0]
-    assert len(a.ids) == 17
-    assert b.ids != before[1]
-    assert c.state is BranchState.DONE
-
-
-# ---- only room that is free
-
-
-def all_whole(engine: Engine, *rounds: Generation) -> bool:
-    return all(whole(engine, branch) for generation in rounds for branch in generation.branches)
-
-
 @pytest.mark.parametrize("kind", ["attention", SLIDING])
 def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
     """Without host memory, what leaves the cells is lost."""
-    # Text written ahead fills every cell.
     sliding = kind == SLIDING
     made = load(kind, host_bytes=0, max_sequences=64) if sliding else small(host_bytes=0, n_ctx=512)
     with eager(made) as engine:
@@ -205,18 +152,17 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
         assert all_whole(engine, older, first, last), "what was written ahead gives way first"
 
 
-def test_without_room_it_rests_and_takes_it_when_it_comes(engine: Engine) -> None:
+def test_without_room_it_rests_and_takes_it_when_it_comes() -> None:
     with eager(small(n_ctx=256, host_bytes=0)) as engine:
         first = panes(engine, words(engine, 240), 1, 8)
         rest(engine)
         early = children(engine, first, 0, tokens=30, n=2)
         rest(engine)  # comes back: nothing spins
-        assert engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) is None
+        assert engine._scheduler.seconds_to_work(time.monotonic()) is None
         assert not early.done
         assert whole(engine, first.branches[0])
         early.promote()
         finish(engine, early)  # whoever wants it gets room as anybody does
-        assert engine.process() is False
 
 
 def test_what_is_thrown_away_leaves_nothing_but_what_was_there(engine: Engine) -> None:

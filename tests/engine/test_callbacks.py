@@ -84,7 +84,7 @@ def test_a_step_that_is_interrupted_leaves_a_clean_engine(
     generation = engine.submit(Request(PROMPT, n=2, stop=LONG))
     engine.process()
     with monkeypatch.context() as patch:
-        patch.setattr(engine._scheduler.decoder, "record", raising(KeyboardInterrupt()))
+        patch.setattr(engine._scheduler, "_record", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             engine.process()
     with pytest.raises(EngineError, match="KeyboardInterrupt"):

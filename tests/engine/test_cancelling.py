@@ -12,11 +12,10 @@ import pytest
 
 from srbwriter.engine import scheduler
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Generation
 from srbwriter.engine.native.context import ABORTED, OK
-from srbwriter.engine.types import Priority, Request, Stop
+from srbwriter.engine.types import Stop
 
-from .support import CHUNK, PROMPT, ask, drive, fixture_of, lengths, long_prompt, seeded, stepped
+from .support import ask, drive, fixture_of, lengths, long_prompt, stepped
 
 STEP, ROW = 0.007, 0.0005  # seconds
 ENDLESS = Stop(ignore_eog=True)
@@ -53,48 +52,6 @@ class Player:
 engine = fixture_of(stepped, "function")
 
 
-def speed(engine: Engine, player: Player, writer: Generation, seconds: float) -> float:
-    """Tokens a second."""
-    begun, before = player.now, lengths(writer)[0]
-    drive(engine, lambda: player.now > begun + seconds)
-    return (lengths(writer)[0] - before) / (player.now - begun)
-
-
-@pytest.mark.parametrize("period", [0.05])
-@pytest.mark.parametrize("fresh", [False, True], ids=["the same prompt", "new prompts"])
-def test_a_client_that_cancels_all_the_time_costs_a_writer_a_tenth_at_most(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, period: float, fresh: bool
-) -> None:
-    player = Player(engine, monkeypatch)
-    writer = engine.submit(Request(PROMPT, sampling=seeded(5), stop=ENDLESS, priority=Priority.FOREGROUND))
-    drive(engine, lambda: lengths(writer)[0] > 5)
-    alone = speed(engine, player, writer, 0.3)
-    asked: list[Generation] = []
-
-    def submit_and_cancel() -> None:
-        if asked:
-            asked[-1].cancel()
-        prompt = long_prompt(engine, 100, f"{len(asked)} " if fresh else "")
-        asked.append(ask(engine, prompt, n=2, tokens=None))
-
-    player.every(period, submit_and_cancel)
-    disturbed = speed(engine, player, writer, 1.0)
-    assert len(asked) >= 0.95 / period
-    assert disturbed >= 0.9 * alone
-
-
-def test_a_request_of_less_priority_is_served_when_it_has_lasted(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    player = Player(engine, monkeypatch)
-    writer = engine.submit(Request(PROMPT, stop=ENDLESS, priority=Priority.FOREGROUND))
-    drive(engine, lambda: lengths(writer)[0] > 5)
-    late = ask(engine, "The king", tokens=3)
-    asked = player.now
-    drive(engine, lambda: late.done)
-    assert 0.15 <= player.now - asked < 0.3
-
-
 def test_a_step_with_rows_of_others_is_finished(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     player = Player(engine, monkeypatch)
     writer = ask(engine, tokens=None)
@@ -119,26 +76,6 @@ def test_commands_of_other_requests_do_not_end_a_step(
     player.every(1e9, writer.branches[0].stop)
     engine.process()
     assert player.codes == [OK]
-
-
-def test_two_that_are_cancelled_in_one_step_end_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    player = Player(engine, monkeypatch)
-    readers = [ask(engine, long_prompt(engine, 500, salt), tokens=1) for salt in ("One ", "Two ")]
-    engine._scheduler.budget.size = lambda writing, abortable: 4 * CHUNK  # type: ignore[method-assign]
-    drive(engine, lambda: all(reader.prompt_done > 0 for reader in readers))
-    for demand in engine._scheduler.queue.reading:  # so little is left that both fit a chunk
-        tree = engine._cache.tree
-        ids = demand.node.token_ids()
-        tree.add_demand(demand, ids[: tree.tip[demand.seq].end + CHUNK])
-    player.codes.clear()
-
-    def cancel_both() -> None:
-        for reader in readers:
-            reader.cancel()
-
-    player.every(1e9, cancel_both)
-    engine.process()
-    assert player.codes == [ABORTED]
 
 
 def test_one_branch_that_is_stopped_does_not_end_the_prompt_of_the_others(

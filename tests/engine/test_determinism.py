@@ -30,7 +30,6 @@ STORY = PROMPT * 8
 def load(options: EngineOptions = OPTIONS, make: Callable[[Path], Path] | None = None) -> Engine:
     engine = load_engine(short_model() if make is None else toy_model(make), options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 48  # type: ignore[method-assign]
-    engine._scheduler.queue.settle_seconds = 0.0
     return engine
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Re
 
 from .guards import run_child
 from .support import SHORT, finish
-from .toy_models import _U32, _write, make_gemma, make_jamba, make_qwen
+from .toy_models import _U32, _write, make_jamba, make_qwen
 
 BLOCKS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"]
 
@@ -75,11 +74,6 @@ WIDTH, HEADS = ("embedding_length", 256), ("attention.head_count", 4)
 KEYS, VALUES = "attention.key_length", "attention.value_length"
 
 
-def test_sliding_layers_are_looked_at(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="has 16,"):
-        Engine.load(make_gemma(tmp_path / "toy.gguf"), options(cache_type_k="q8_0"))
-
-
 def test_quantised_values_need_flash_attention(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="flash"):
         Engine.load(make_qwen(tmp_path / "toy.gguf", size=64), options(cache_type_v="q8_0", flash_attn="off"))
@@ -103,14 +97,3 @@ def test_a_context_that_no_memory_holds_is_refused_before_anything_is_loaded(
     assert "16777216 tokens takes 137.4 GB" in said and "has 68.7 GB" in said
     most = int(said.split("--ctx-size ")[1].split()[0])
     assert most * BUNDLED_TOKEN < 64 << 30 < 2 * most * BUNDLED_TOKEN
-
-
-@pytest.mark.parametrize("fields", [{}, {"cache_type_k": "q4_0"}, {"n_ctx": None}])
-def test_a_context_that_may_fit_is_left_to_llama_cpp(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(engine_module, "all_memory", lambda: 2048 * BUNDLED_TOKEN)
-    with Engine.load(bundled_model(), replace(options(), **{"n_ctx": 2048, **fields}), thread=False):
-        pass
-    with pytest.raises(ModelError, match="--ctx-size"):
-        Engine.load(bundled_model(), replace(options(), n_ctx=2304))

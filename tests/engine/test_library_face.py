@@ -100,16 +100,14 @@ def test_pinned_prefixes_stay_longest() -> None:
         engine.pin("story", ids[0])
         shared = 2  # tokens with which both begin
         cache = engine._cache
-        while cache.tree.match_prefix(ids[1]).length > shared:
-            assert cache.tree.match_prefix(ids[0]).length == len(ids[0])
-            assert engine.call(cache.evict_run)
+        while cache.count_held(ids[1]) > shared:
+            assert cache.count_held(ids[0]) == len(ids[0])
+            assert engine.call(cache.evict)
         engine.unpin("story")
         finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=1, ignore_eog=True))))
-        while cache.tree.match_prefix(ids[0]).length > shared:
-            assert cache.tree.match_prefix(ids[1]).length == len(
-                ids[1]
-            )  # without the pin the older one goes first
-            assert engine.call(cache.evict_run)
+        while cache.count_held(ids[0]) > shared:
+            assert cache.count_held(ids[1]) == len(ids[1])  # without the pin the older one goes first
+            assert engine.call(cache.evict)
         with pytest.raises(InvalidRequest):
             engine.pin("story", [10**9])
 

@@ -80,15 +80,6 @@ def test_a_failure_is_kept_for_everyone_who_waits() -> None:
     assert (loader.state, loader.engine) == ("FAILED", None)
 
 
-def test_waiting_has_an_end() -> None:
-    load = FakeLoad()
-    loader = EngineLoader("m.gguf", load=load).start()
-    with pytest.raises(TimeoutError, match="m.gguf is still being loaded"):
-        loader.wait(0.0)
-    load.end()
-    assert loader.wait(LONG) is load.engine
-
-
 def test_cancelled_at_the_next_report() -> None:
     load = FakeLoad(0.5, 0.9)
     loader = EngineLoader("m.gguf", load=load).start()
@@ -98,15 +89,6 @@ def test_cancelled_at_the_next_report() -> None:
     with pytest.raises(Cancelled):
         loader.wait(LONG)
     assert (loader.state, loader.progress) == ("FAILED", 0.9)
-
-
-def test_cancelled_before_it_began() -> None:
-    load = FakeLoad()
-    loader = EngineLoader("m.gguf", load=load)
-    loader.cancel()
-    with pytest.raises(Cancelled, match="loading m.gguf was cancelled"):
-        loader.wait(LONG)
-    assert load.calls == []
 
 
 def test_a_load_that_ends_in_spite_of_being_cancelled_leaves_no_engine_behind() -> None:
@@ -130,15 +112,3 @@ def test_closing_closes_the_engine_once() -> None:
     assert (load.engine.closed, loader.engine, loader.state) == (1, None, "FAILED")
     with pytest.raises(EngineClosed):
         loader.wait(LONG)
-
-
-def test_closing_waits_for_the_load() -> None:
-    load = FakeLoad(0.5)
-    loader = EngineLoader("m.gguf", load=load).start()
-    load.step()
-    closer = threading.Thread(target=loader.close)
-    closer.start()
-    load.end()
-    closer.join(LONG)
-    assert not closer.is_alive()
-    assert (loader.state, loader.engine, load.engine.closed) == ("FAILED", None, 1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Priority, Request, Sampling, Stop, Take, TokenLogprob
+from srbwriter.engine.types import Request, Sampling, Stop, Take, TokenLogprob
 
 from .support import PROMPT, Reference, decoded_rows, exact_engine, finish, seeded
 
@@ -127,7 +127,7 @@ def test_what_could_follow_a_prompt(engine: Engine, reference: Reference) -> Non
 def test_what_could_follow_is_read_off_stored_logits(engine: Engine) -> None:
     finish(engine, submit(engine, next_logprobs=1, stop=Stop(max_tokens=0)))
     with decoded_rows(engine) as rows:
-        again = submit(engine, next_logprobs=3, stop=Stop(max_tokens=0), priority=Priority.BACKGROUND)
+        again = submit(engine, next_logprobs=3, stop=Stop(max_tokens=0))
         finish(engine, again)
     assert rows == [] and len(again.next_logprobs) == 3
 

@@ -9,9 +9,8 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import BranchState, FinishReason, Stop
 
-from .support import ask, decoded_rows, drive, finish, fixture_of, lengths, stepped
+from .support import ask, drive, finish, fixture_of, lengths, stepped
 
 DECODE, WAIT, TOLD = "decode", "synchronize", "published"
 
@@ -82,60 +81,3 @@ def test_what_is_published_in_between_is_the_same_text(engine: Engine) -> None:
         assert "".join(generation.branches[0].read().text) == generation.branches[0].text
         logs.append([str(event) for event in generation.log])
     assert logs[0] == logs[1]
-
-
-@pytest.mark.parametrize("overlaps", [False, True])
-@pytest.mark.parametrize(
-    ("verb", "reason"), [("cancel", FinishReason.STOPPED), ("kill", FinishReason.KILLED)]
-)
-def test_who_is_stopped_while_a_step_is_computed_writes_no_more_of_it(
-    engine: Engine, seam: Seam, overlaps: bool, verb: str, reason: FinishReason
-) -> None:
-    engine._scheduler.overlaps = overlaps
-    generation, other = writing(engine), writing(engine, n=1)
-    before, others = lengths(generation), lengths(other)
-    target: Any = generation if verb == "cancel" else generation.branches[1]
-    seam.meanwhile = getattr(target, verb)
-    engine.process()
-    ended = generation.branches if verb == "cancel" else generation.branches[1:2]
-    assert all(branch.finish_reason is reason for branch in ended)
-    assert all(len(b.ids) == before[b.index] for b in ended)
-    assert lengths(other) == [others[0] + 1]
-    finish(engine, *([generation] if verb == "cancel" else []))
-    other.cancel()
-    generation.cancel()
-    finish(engine, generation, other)
-    assert sum(1 for event in generation.log if type(event).__name__ == "Finished") == 3
-
-
-def test_a_branch_stopped_in_between_goes_on_without_evaluating_its_last_token_again(
-    engine: Engine, seam: Seam
-) -> None:
-    whole = ask(engine, n=1, tokens=20)
-    finish(engine, whole)
-    engine.reset()
-    generation = writing(engine, n=1)
-    seam.meanwhile = generation.branches[0].stop
-    engine.process()
-    finish(engine, generation)
-    generation.branches[0].extend(Stop(max_tokens=20, ignore_eog=True))
-    with decoded_rows(engine) as rows:
-        finish(engine, generation)
-    assert generation.branches[0].ids == whole.branches[0].ids
-    assert sum(rows) == 20 - 4 - 1  # the first from stored logits, the last needs none after it
-
-
-def test_commands_before_a_stop_are_carried_out_before_it(engine: Engine, seam: Seam) -> None:
-    generation = writing(engine, n=1)
-    branch = generation.branches[0]
-
-    def steer() -> None:
-        branch.pause()
-        branch.stop()
-
-    seam.meanwhile, before = steer, len(branch.ids)
-    engine.process()
-    assert len(branch.ids) == before + 1  # the pause comes first, and lets the step be written
-    assert branch.state is BranchState.WRITING
-    finish(engine, generation)
-    assert branch.finish_reason is FinishReason.STOPPED

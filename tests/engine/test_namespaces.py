@@ -1,4 +1,4 @@
-"""Text evaluated under one salt is nothing to another, in every tier; common beginnings are shared."""
+"""Text evaluated under one salt is nothing to another, in every tier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import InvalidRequest, Priority, Request, Stop
+from srbwriter.engine.types import InvalidRequest, Request, Stop
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from . import scripted
@@ -21,14 +21,13 @@ from .support import GREEDY, finish, rest, small_engine
 from .test_memories import HYBRID, SLIDING, evict_all
 from .test_tiers import opened, small
 
-COMMON = "Once upon a time there was a fox. "
-PROMPT = COMMON + "He was old, and he hid a bird from the rain. "
+PROMPT = "Once upon a time there was a fox. He was old, and he hid a bird from the rain. "
 RULE = Stop(max_tokens=4, ignore_eog=True)
 KINDS = ["attention", SLIDING, HYBRID]
 
 
 def ask(engine: Engine, salt: str, prompt: Any = PROMPT, **more: Any) -> Generation:
-    chosen: dict[str, Any] = {"common": (COMMON,), "stop": RULE, "sampling": GREEDY, **more}
+    chosen: dict[str, Any] = {"stop": RULE, "sampling": GREEDY, **more}
     generation = engine.submit(Request(prompt, cache_salt=salt, **chosen))
     finish(engine, generation)
     return generation
@@ -37,12 +36,6 @@ def ask(engine: Engine, salt: str, prompt: Any = PROMPT, **more: Any) -> Generat
 def longer(generation: Generation) -> list[int]:
     """The tokens of a branch that has ended, and one more: so nothing has to be known of its last."""
     return [*generation.prompt_ids, *generation.branches[0].ids, 40]
-
-
-def begins(engine: Engine) -> int:
-    """Tokens of a prompt that are common to all."""
-    whole, common = engine.tokenize(PROMPT, add_bos=True), engine.tokenize(COMMON, add_bos=True)
-    return next(k for k in range(len(whole) + 1) if whole[:k] != common[:k]) - 1
 
 
 @pytest.mark.parametrize("tier", ["cells", "memory"])
@@ -60,30 +53,24 @@ def test_what_one_salt_evaluated_is_not_found_under_another(kind: str, tier: str
                 evict_all(engine)
         assert len(set(seen)) == 1
         whole = len(generation.prompt_ids)
-        common = 0 if kind == HYBRID else begins(engine)  # whose states are those of whole paths
-        assert found["a"][0] == 0
         for first, again in found.values():
-            assert first in (0, common) and again >= whole - 1
+            assert first == 0 and again >= whole - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_disk_gives_each_salt_its_own(kind: str, tmp_path: Path) -> None:
-    foreground: dict[str, Any] = {"priority": Priority.FOREGROUND}
+    long = PROMPT * 3
     with opened(kind, disk_dir=str(tmp_path)) as engine:
-        shown = [
-            ask(engine, salt, **foreground) for salt in ("a", "c")
-        ]  # on the screen as long as they are held
-        path = longer(shown[0])
+        shown = ask(engine, "a", long)  # on the screen as long as it is held
+        path = longer(shown)
         rest(engine)
         expected = ask(engine, "a", path).branches[0].ids
     with opened(kind, disk_dir=str(tmp_path)) as engine:
-        common = begins(engine)
-        assert ask(engine, "c", path).cached_tokens <= common, "nothing is looked for that no writer asks for"
-        assert ask(engine, "b", path, **foreground).cached_tokens <= common
-        generation = ask(engine, "a", path, **foreground)
+        assert ask(engine, "b", path).cached_tokens == 0
+        generation = ask(engine, "a", path)
         assert generation.cached_tokens >= len(path) - 2
         assert generation.branches[0].ids == expected
-        assert ask(engine, "", path, **foreground).cached_tokens <= common
+        assert ask(engine, "", path).cached_tokens == 0
         assert engine.stats().damaged_states == 0
 
 
@@ -94,40 +81,22 @@ def test_a_session_is_taken_back_under_the_salt_that_asks_for_it(kind: str, tmp_
         path = longer(ask(engine, "a"))
         with pytest.raises(InvalidRequest, match="nothing of this text"):
             engine.save_session(file, path, "b")
-        tokens, _ = engine.save_session(file, path, "a", (COMMON,))
+        tokens, _ = engine.save_session(file, path, "a")
         assert tokens >= len(path) - 2
     with opened(kind) as engine:
-        engine.load_session(file, "b", (COMMON,))
-        assert ask(engine, "a", path).cached_tokens <= begins(engine)
+        engine.load_session(file, "b")
+        assert ask(engine, "a", path).cached_tokens == 0
         assert ask(engine, "b", path).cached_tokens >= tokens - 2  # the last two were not evaluated
-
-
-def test_a_session_tells_nothing_of_what_follows_a_common_beginning(tmp_path: Path) -> None:
-    """Its states may reach further than the common text: of those nothing is written for another salt."""
-    file, other = tmp_path / "session.bin", tmp_path / "other.bin"
-    with opened("attention") as engine:
-        first = ask(engine, "")
-        path = list(first.prompt_ids)
-        engine.save_session(file, path)
-    with opened("attention") as engine:
-        engine.load_session(file, "a", (COMMON,))
-        common = path[: begins(engine)]
-        try:
-            engine.save_session(other, common, "b", (COMMON,))
-        except InvalidRequest:
-            return
-        data = other.read_bytes()
-        assert b"".join(token.to_bytes(4, "little") for token in path[len(common) :]) not in data
 
 
 def test_a_pin_is_for_its_salt() -> None:
     with small(host_bytes=0, max_sequences=8) as engine:
         kept = list(ask(engine, "a").prompt_ids)
-        engine.pin("mine", kept, "a", (COMMON,))
+        engine.pin("mine", kept, "a")
         ask(engine, "b")
-        while engine.resident(kept, "b", (COMMON,)) > begins(engine):
-            engine.call(engine._cache.evict_run)
-        assert engine.resident(kept, "a", (COMMON,)) >= len(kept) - 1
+        while engine.resident(kept, "b"):
+            engine.call(engine._cache.evict)
+        assert engine.resident(kept, "a") >= len(kept) - 1
 
 
 def test_vllm_elsewhere_is_told_of_the_salt() -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from srbwriter.engine import queue
-from srbwriter.engine.active import ActiveRequest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Stop
 
@@ -156,20 +154,3 @@ def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> No
         finish(engine, generation)
     assert sum(rows) == len(generation.prompt_ids) + parted + 3 * 8
     assert len({b.ids for b in generation.branches}) == 8
-
-
-def test_a_request_that_is_abandoned_while_others_are_let_in_costs_them_no_step(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A verb on another thread does that, where the engine is being closed and a step is under way."""
-    requests = [ask(engine, f"Tale {k}", tokens=4) for k in range(2)]
-
-    class Shares(queue.Shares):
-        def rank(self, request: ActiveRequest) -> tuple[int, int]:
-            requests[0].abandon()
-            return super().rank(request)
-
-    monkeypatch.setattr(queue, "Shares", Shares)
-    finish(engine, requests[1])
-    assert lengths(requests[1]) == [4]
-    assert engine.stats().decodes > 0

@@ -31,7 +31,6 @@ from srbwriter.engine.types import (
     FinishReason,
     InvalidRequest,
     NotSupported,
-    Priority,
     RemoteError,
     Request,
     Sampling,
@@ -173,7 +172,7 @@ def test_no_verb_loses_or_doubles_a_word_while_answers_break_off(server: Scripte
     server.always = breaks_off_at_random(Random(1))
     engine = connect(server, retries=1000, first_wait=0.0)
     rule = Stop(chance.choice([40, 200, None]))
-    generation = engine.submit(Request(PROMPT, n=3, stop=rule, priority=Priority.FOREGROUND))
+    generation = engine.submit(Request(PROMPT, n=3, stop=rule))
     branches = generation.branches
     for _ in range(80):
         steer_at_random(chance, chance.choice(branches))
@@ -222,7 +221,9 @@ def test_attempts_are_bounded_and_a_writer_may_roll_again(vllm: Scripted, connec
     engine = connect(vllm)
     vllm.faults.append(drops_after(9))
     vllm.always = answers(500, {"error": {"message": "worn out"}})
-    generation = engine.submit(Request(PROMPT, stop=NO_END, priority=Priority.FOREGROUND)).wait(WAIT)
+    generation = engine.submit(Request(PROMPT, stop=NO_END))
+    with pytest.raises(RemoteError):
+        generation.wait(WAIT)
     [branch] = generation.branches
     assert branch.state is BranchState.FAILED
     assert branch.text == STORY[:9]
@@ -300,8 +301,8 @@ def test_what_will_never_do_is_asked_once_and_said_in_the_servers_words(
 ) -> None:
     engine = connect(vllm)
     vllm.always = answers(status, body)
-    generation = engine.submit(Request(PROMPT, priority=Priority.FOREGROUND)).wait(WAIT)
-    assert message in str(generation.branches[0].error)
+    with pytest.raises(RemoteError, match=message):
+        engine.submit(Request(PROMPT)).wait(WAIT)
     assert len(asked(vllm)) == 1
 
 

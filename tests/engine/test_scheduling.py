@@ -6,12 +6,10 @@ engine would learn it from the clock.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from srbwriter.engine.decode import ChunkBudget
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.scheduler import ChunkBudget
 from srbwriter.engine.types import (
     BranchState,
     FinishReason,
@@ -84,21 +82,6 @@ def test_chunks_are_as_large_as_time_allows() -> None:
     assert budget.size(writing=True, abortable=True) == 512
 
 
-def test_a_flood_of_other_commands_does_not_stop_a_prompt(engine: Engine) -> None:
-    generation = ask(engine, long_prompt(engine, 200), tokens=1)
-    other = ask(engine, "The king", tokens=None)
-    scheduler = engine._scheduler
-    plan = scheduler._plan
-
-    def planned() -> Any:
-        made = plan()
-        other.branches[0].set_stop(ENDLESS)  # a command arrives in every step, just before its decode
-        return made
-
-    scheduler._plan = planned  # type: ignore[method-assign]
-    drive(engine, lambda: generation.done, most=40)
-
-
 # ---- cancelling
 
 
@@ -134,53 +117,24 @@ def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -
 # ---- priorities
 
 
-def test_background_work_goes_on_when_the_window_ends_what_was_in_its_way() -> None:
-    """The last urgent branch ends while the step is planned, which then has nothing to decode."""
-    with stepped(n_ctx=256) as engine:
-        engine._scheduler.queue.settle_seconds = 0.0
-        urgent = ask(engine, tokens=None)
-        drive(engine, lambda: min(lengths(urgent)) >= 2)
-        background = ask(engine, long_prompt(engine, 20, "Behind. "), tokens=2, priority=Priority.BACKGROUND)
-        drive(engine, lambda: background.done)
-        assert urgent.branches[0].finish_reason is FinishReason.CONTEXT
-        assert lengths(background) == [2]
-
-
 def test_background_waits_until_nothing_else_is_active(engine: Engine) -> None:
+    engine._scheduler.queue.rest_seconds = 0.0
     background = ask(engine, "The king", n=2, tokens=20, priority=Priority.BACKGROUND)
     drive(engine, lambda: min(lengths(background)) >= 3)
     before = lengths(background)
-    foreground = ask(engine, n=2, tokens=10, priority=Priority.NORMAL)
+    foreground = ask(engine, n=2, tokens=10)
     drive(engine, lambda: foreground.done)
     assert lengths(background) == before
     finish(engine, background)
     assert lengths(background) == [20, 20]
 
 
-def test_a_background_prompt_waits_too(engine: Engine) -> None:
-    writer = ask(engine, tokens=10)
-    engine.process()
-    background = ask(engine, long_prompt(engine, 300, "Behind. "), tokens=1, priority=Priority.BACKGROUND)
-    drive(engine, lambda: writer.done)
-    assert background.prompt_done == background.cached_tokens
-    finish(engine, background)
-
-
-def test_a_foreground_prompt_is_read_before_a_normal_one(engine: Engine) -> None:
-    normal = ask(engine, long_prompt(engine, 400, "One. "), tokens=1)
-    engine.process()
-    read = normal.prompt_done
-    foreground = ask(engine, long_prompt(engine, 400, "Two. "), tokens=1, priority=Priority.FOREGROUND)
-    drive(engine, lambda: foreground.prompt_done == 400)
-    assert normal.prompt_done <= read + CHUNK
-    finish(engine, normal, foreground)
-
-
-def test_a_foreground_request_takes_the_places_of_background_branches() -> None:
+def test_a_request_takes_the_places_of_background_branches() -> None:
     with stepped(max_branches=4) as engine:
+        engine._scheduler.queue.rest_seconds = 0.0
         background = ask(engine, "The king", n=4, tokens=30, priority=Priority.BACKGROUND)
         drive(engine, lambda: min(lengths(background)) >= 5)
-        foreground = ask(engine, n=3, tokens=5, priority=Priority.FOREGROUND)
+        foreground = ask(engine, n=3, tokens=5)
         drive(engine, lambda: foreground.done, most=10)
         states = {b.state for b in background.branches}
         assert BranchState.DONE not in states
@@ -188,28 +142,6 @@ def test_a_foreground_request_takes_the_places_of_background_branches() -> None:
             finish(engine, background)
         assert lengths(background) == [30] * 4
         assert sum(rows) <= 4 * 26  # their cells were kept, so nothing was read again
-
-
-def test_a_foreground_request_takes_the_cells_of_lesser_ones() -> None:
-    with stepped(n_ctx=256) as engine:
-        lesser = ask(engine, long_prompt(engine, 180, "A. "), tokens=20, priority=Priority.NORMAL)
-        drive(engine, lambda: lengths(lesser)[0] >= 3)
-        urgent = ask(engine, long_prompt(engine, 180, "B. "), tokens=10, priority=Priority.FOREGROUND)
-        drive(engine, lambda: urgent.done)
-        assert not lesser.done
-        finish(engine, lesser)
-        assert lengths(lesser) == [20]
-        assert {b.finish_reason for g in (lesser, urgent) for b in g.branches} == {FinishReason.LENGTH}
-
-
-def test_equal_priorities_share() -> None:
-    with stepped(max_branches=2) as engine:
-        first = ask(engine, "The king", n=2, tokens=40)
-        second = ask(engine, n=2, tokens=5)
-        drive(engine, lambda: second.done)
-        assert not first.done
-        finish(engine, first)
-        assert lengths(first) == [40, 40]
 
 
 def test_a_request_that_only_reads_ends_beside_one_that_writes() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineOptions, Priority, Request, Stop
+from srbwriter.engine.types import EngineOptions, Request, Stop
 from tests.fakes.shared_model import load_engine
 
 from .support import drive, finish, seeded, short_model
@@ -74,7 +74,6 @@ def test_places_are_shared_evenly(engine: Engine) -> None:
         engine.process()
         assert sum(running(engine, first, second)) == 16
         assert abs(running(engine, first)[0] - running(engine, second)[0]) <= 2
-    assert engine.stats().evaluated_again.get("logits", 0) == 0  # who gave way reads nothing again
 
 
 def test_a_short_prompt_among_many_that_are_read_a_little_at_a_time(engine: Engine) -> None:
@@ -86,17 +85,3 @@ def test_a_short_prompt_among_many_that_are_read_a_little_at_a_time(engine: Engi
     small = ask(engine, "the fox", 1, 8)
     assert len(small.prompt_ids) > 8  # more than one chunk
     assert steps_to_first_token(engine, small) <= FIRST_TOKEN
-
-
-def test_the_writer_goes_first(engine: Engine) -> None:
-    heavy = [ask(engine, f"client {k}", 4, 1500) for k in range(8)]
-    for _ in range(10):
-        engine.process()
-    mine = ask(engine, "", 16, 16, "My own story.", priority=Priority.FOREGROUND)
-    drive(engine, lambda: running(engine, mine) == [16], most=20)
-    assert sum(running(engine, *heavy)) == 0
-    finish(engine, mine)
-    before = [written(g) for g in heavy]
-    for _ in range(60):
-        engine.process()
-    assert all(written(g) > had for g, had in zip(heavy, before, strict=True))

@@ -28,7 +28,6 @@ N = 4
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     with load_engine(bundled_model(), SMALL, thread=False) as loaded:  # to which no word is too likely
-        loaded._scheduler.queue.settle_seconds = 0.0
         yield loaded
 
 

@@ -48,7 +48,7 @@ def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
     )  # fmt: skip
     engine = load_engine(model, options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
-    engine._scheduler.queue.settle_seconds = 0.0  # so that nothing depends on the clock
+    engine._scheduler.queue.rest_seconds = 0.0  # so that nothing depends on the clock
     return engine, Reference(engine, cells=engine.n_ctx)
 
 
@@ -83,9 +83,7 @@ class EngineMachine(RuleBasedStateMachine):
         tokens=st.integers(0, 30),
         seed=st.integers(0, 99),
         boundary=st.sampled_from([None, None, "sentence", "line"]),
-        priority=st.sampled_from(
-            list(Priority)[: Priority.AHEAD]
-        ),  # which waits for a rest, and here is none
+        priority=st.sampled_from([Priority.NORMAL, Priority.NORMAL, Priority.BACKGROUND]),
         strings=st.sampled_from([(), (), (" the", "a t")]),
         heal=st.booleans(),
         overflow=st.sampled_from(["error", "shift"]),
@@ -104,7 +102,6 @@ class EngineMachine(RuleBasedStateMachine):
             overflow=overflow,
             priority=priority,
             cache_salt=salt,
-            common=(prompt[:9],),
         )
         self.generations.append(self.engine.submit(request))
 
@@ -149,7 +146,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def evict(self) -> None:
-        self.engine.call(self.engine._cache.evict_run)
+        self.engine.call(self.engine._cache.evict)
 
     @precondition(lambda self: self.generations)
     @rule(data=st.data())
@@ -172,7 +169,7 @@ class EngineMachine(RuleBasedStateMachine):
                 stop=Stop(max_tokens=1),
                 logits_callback=keep,
                 add_bos=False,
-                priority=Priority.FOREGROUND,
+                priority=Priority.NORMAL,
                 sampling=seeded(1),  # its token may be evaluated, too
             )
         )
@@ -235,7 +232,7 @@ class SpillingMachine(EngineMachine):
 
     def steps(self, count: int) -> None:
         for _ in range(count):
-            while self.engine._cache.evict_run():
+            while self.engine._cache.evict():
                 pass
             self.engine.process()
 

@@ -10,11 +10,8 @@ from dataclasses import replace
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srbwriter.engine.native.spin import spin_limits
-from srbwriter.engine.sizing import threads_of
 from srbwriter.engine.threads import Threads, read_cores
 from tests.fakes.shared_model import load_engine
 
@@ -85,17 +82,6 @@ def test_a_moment_of_another_program_costs_no_thread() -> None:
     assert set(machine.run(2.0)) == {2}
 
 
-@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.7])
-def test_what_others_use_between_two_requests_costs_no_thread(seconds: float) -> None:
-    """As a client does that computes with every answer, or another server that is asked in turns."""
-    machine = Machine(2)
-    for _ in range(20):
-        machine.taken = 0
-        assert set(machine.run(seconds)) == {2}
-        machine.taken = 2
-        machine.rest(1.0)
-
-
 @pytest.mark.parametrize("seconds", [0.1, 0.4])
 def test_short_requests_get_a_core_back_that_is_free_again(seconds: float) -> None:
     machine = Machine(2, taken=1)
@@ -105,23 +91,6 @@ def test_short_requests_get_a_core_back_that_is_free_again(seconds: float) -> No
     machine.run(seconds)
     machine.rest(0.2)
     assert set(machine.run(seconds)) == {2}
-
-
-def test_short_requests_leave_a_core_to_who_keeps_it_busy() -> None:
-    machine = Machine(2, taken=1)
-    for _ in range(4):
-        machine.run(0.3)
-        machine.rest(0.5)
-    assert set(machine.run(3.0)) == {1}
-
-
-def test_a_pause_between_two_requests_is_not_averaged_in() -> None:
-    machine = Machine(2)
-    machine.run(1.0)
-    machine.clock += 3600.0  # in which others used both cores
-    assert machine.run(0.3)[0] == 2
-    machine.taken = 2
-    assert set(machine.run(3.0)[-50:]) == {1}
 
 
 def test_only_processors_that_the_process_may_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,22 +106,7 @@ def test_only_processors_that_the_process_may_use_are_counted(monkeypatch: pytes
     assert read_cores()[0] == 4
 
 
-@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 50), st.floats(0, 50)), max_size=40))
-def test_the_number_stays_in_bounds_whatever_is_counted(counts: list[tuple[float, float, float]]) -> None:
-    machine = Machine(6)
-    for seconds, own, idle in counts:
-        machine.clock += seconds
-        machine.own += own
-        machine.idle += idle
-        assert 1 <= machine.threads.count() <= 6
-
-
 # ---- the engine
-
-
-def test_a_number_that_was_given_is_kept() -> None:
-    assert threads_of(replace(SMALL, threads=3)) is None
-    assert threads_of(replace(SMALL, threads=None)) is not None
 
 
 def test_the_engine_tells_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:

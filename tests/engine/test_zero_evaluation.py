@@ -13,16 +13,13 @@ from tests.fakes.shared_model import load_engine
 
 from .support import (
     PROMPT,
-    SHORT,
     WAIT,
     decoded_rows,
-    drive,
     finish,
     rest,
     runs_of,
     seeded,
     short_model,
-    small_engine,
 )
 
 ONE, TWENTY = (Stop(max_tokens=count, ignore_eog=True) for count in (1, 20))
@@ -32,6 +29,7 @@ ONE, TWENTY = (Stop(max_tokens=count, ignore_eog=True) for count in (1, 20))
 def engine() -> Iterator[Engine]:
     """A cold engine for every test: what is counted must not depend on other tests."""
     with load_engine(short_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)) as loaded:
+        loaded._scheduler.queue.rest_seconds = 3600.0
         yield loaded
 
 
@@ -81,17 +79,16 @@ def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Eng
 
 def still_engine(**options: int) -> Engine:
     """An engine that steps only when told to."""
-    return load_engine(
-        short_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options), thread=False
-    )
+    chosen = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options)
+    engine = load_engine(short_model(), chosen, thread=False)
+    engine._scheduler.queue.rest_seconds = 3600.0  # idle work is done by rest()
+    return engine
 
 
 def read_by_a_writer(engine: Engine, n: int, tokens: int = 20) -> Generation:
     """A finished request in the foreground, and an engine that has nothing left to do."""
     stop = Stop(max_tokens=tokens, ignore_eog=True)
-    generation = engine.submit(
-        Request(PROMPT, n=n, stop=stop, sampling=seeded(1), priority=Priority.FOREGROUND)
-    )
+    generation = engine.submit(Request(PROMPT, n=n, stop=stop, sampling=seeded(1), priority=Priority.NORMAL))
     finish(engine, generation)
     rest(engine)
     return generation
@@ -110,23 +107,6 @@ def test_a_pick_in_the_foreground_finds_even_its_pending_token_evaluated() -> No
                 finish(engine, second)
             assert rows == []
             assert second.cached_tokens == len(second.prompt_ids)
-
-
-def test_the_ends_of_branches_that_nobody_reads_are_left_alone() -> None:
-    with still_engine() as engine:
-        read_by_a_writer(engine, n=1, tokens=2)
-        with decoded_rows(engine) as rows:
-            killed = engine.submit(
-                Request(PROMPT, n=2, stop=TWENTY, sampling=seeded(3), priority=Priority.FOREGROUND)
-            )
-            while len(killed.branches[0].ids) < 5:
-                engine.process()
-            for branch in killed.branches:
-                branch.kill()
-            finish(engine, killed, engine.submit(Request(PROMPT, n=2, stop=TWENTY, sampling=seeded(2))))
-            written = len(rows)
-            rest(engine)
-        assert len(rows) == written
 
 
 def test_a_reroll_evaluates_nothing_of_the_prompt(engine: Engine) -> None:
@@ -170,15 +150,3 @@ def test_two_requests_for_one_prompt_evaluate_it_once(engine: Engine) -> None:
         for generation in generations:
             generation.wait(WAIT)
     assert sum(rows) == len(generations[0].prompt_ids)
-
-
-def test_a_scored_prompt_is_read_for_others_from_where_they_hold_it() -> None:
-    with small_engine() as engine:
-        other = engine.submit(Request("The king", stop=SHORT))
-        drive(engine, lambda: other.branches[0].ids)  # it holds the beginning that all texts have
-        read = engine.stats().prompt_rows
-        scored = engine.submit(Request("Tom and Lily", prompt_logprobs=0, stop=SHORT))
-        longer = engine.submit(Request("Tom and Lily went to the park", stop=SHORT))
-        finish(engine, other, scored, longer)
-        assert engine.stats().prompt_rows - read == len(longer.prompt_ids)
-        assert "" not in engine.stats().evaluated_again

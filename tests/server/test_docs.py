@@ -15,7 +15,6 @@ import pytest
 import srbwriter.demo
 from srbwriter.config.keys import MAX_N
 from srbwriter.engine import limits
-from srbwriter.engine.queue import SETTLE_SECONDS
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from srbwriter.server.dialects.srb import tokens
 from srbwriter.server.dialects.srb.completions import DEFAULT_STOP, SRB
@@ -215,7 +214,6 @@ FIGURES = (
     f"addressable for {SETTINGS.keep_seconds / 60:.0f} minutes, within {SETTINGS.keep_requests} requests and",
     f"Work of more than {MOST_SECONDS * 1000:.0f} ms of processor time",
     f"At most {SETTINGS.max_requests} requests are answered at once",
-    f"a request begins a moment later ({SETTLE_SECONDS} s)",
 )
 
 

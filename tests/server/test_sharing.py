@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -88,28 +87,6 @@ def test_a_key_finds_its_own_text_and_no_others(serving: Serving) -> None:
         assert cached(http, ANNA, cache_salt="x", **reply) > first + 10
         for salt in ("x", "anna\0x"):
             assert cached(http, BEN, cache_salt=salt, **reply) == first, "no way to another key's text"
-
-
-def test_a_conversation_shares_the_templates_words_alone(serving: Serving) -> None:
-    http = serving(chat_template="chatml")
-    assert chat(http, ANNA) == 0
-    other = [{"role": "system", "content": "Zebras."}, {"role": "user", "content": "Quagga?"}]
-    head = chat(http, BEN, other)
-    assert head > 5, "the template begins with its own words"
-    assert chat(http, BEN) == head, "no more than of a conversation that has nothing in common with it"
-    assert chat(http, BEN) > head + 10
-
-
-def test_what_the_server_puts_in_front_is_common(serving: Serving, tmp_path: Path) -> None:
-    file = tmp_path / "system.txt"
-    file.write_text(SYSTEM)
-    http = serving(system_prompt_file=file)
-    tokens = len(http.post("/tokenize", json={"content": SYSTEM}, headers=ANNA).json()["tokens"])
-    native(http, ANNA)
-    common = native(http, BEN)
-    assert tokens - 2 <= common <= tokens + 1
-    assert native(http, BEN, "Zebras.") <= common
-    assert native(http, BEN) > common + 10
 
 
 @pytest.mark.parametrize(

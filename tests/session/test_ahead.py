@@ -68,7 +68,7 @@ def test_a_pick_shows_the_next_panes_filled_at_once(session: Session) -> None:
     assert generated(session) == before
     assert session.text() == OPENING + shown
     generation = written(session, current)
-    until(session, lambda: generation.request.priority is Priority.FOREGROUND)
+    until(session, lambda: generation.request.priority is Priority.NORMAL)
     texts = [session.story.node(node).text for node in session.story.children(session.node)]
     assert texts == [branch.text for branch in current.branches]
 

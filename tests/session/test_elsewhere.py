@@ -11,7 +11,7 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.options import RemoteLoader, RemoteOptions
-from srbwriter.engine.types import Stop
+from srbwriter.engine.types import RemoteError, Stop
 from srbwriter.session import Session
 from srbwriter.session.ahead import Budget
 from srbwriter.story import Story
@@ -97,7 +97,9 @@ def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path)
         session = elsewhere(file, server.url, first_wait=0.0, longest_wait=0.0)
         session.set_text(PROMPT)
         server.always = answers(500, {"error": {"message": "worn out"}})
-        current = write_round(session)
+        with pytest.raises(RemoteError, match="worn out"):
+            write_round(session)
+        current = session.round
         assert all("worn out" in str(branch.error) for branch in current.branches)
         server.always = None
         session.reroll_all()

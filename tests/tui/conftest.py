@@ -69,7 +69,7 @@ class Bench:
     def engine_until(self, true: Callable[[], bool]) -> None:
         """Let the engine work until something holds."""
         engine = self.session.engine
-        engine._scheduler.queue.prefetch_delay = 0.0
+        engine._scheduler.queue.rest_seconds = 0.0
         while not true():
             assert engine.process() or true(), "the engine fell asleep before its time"
 

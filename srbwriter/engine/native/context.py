@@ -20,10 +20,6 @@ from .library import L, hush, library
 CACHE_TYPES = {
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30
 }  # fmt: skip
-_BITS = {
-    "f32": 32, "f16": 16, "q4_0": 4.5, "q4_1": 5, "q5_0": 5.5, "q5_1": 6, "q8_0": 8.5, "iq4_nl": 4.5,
-    "bf16": 16,
-}  # fmt: skip
 _FLASH = {"auto": -1, "on": 1, "off": 0}  # enum llama_flash_attn_type
 
 _PADDING = MAX_SEQUENCES
@@ -103,7 +99,6 @@ class Context:
         self.batch = Batch(self.max_rows, self._offsets, self.sequences)
         self.rows_at_once = int(params.n_ubatch)
         self._abort_flag = C.create_string_buffer(b"\0\0", 2)
-        self.bytes_per_token = _bytes_per_token(model, options)
         self.window = int(lib.llama_model_n_swa(model)) if ids > 1 else 0  # that sliding layers see
 
     # ---- decoding
@@ -269,15 +264,6 @@ def context_params(options: EngineOptions) -> Any:
     params.kv_unified = True
     params.no_perf = True
     return params
-
-
-def _bytes_per_token(model: int, options: EngineOptions) -> float:
-    """Return about how many bytes the cache takes for a token, if all heads and layers are alike."""
-    lib = library()
-    heads = max(lib.llama_model_n_head(model), 1)
-    width = lib.llama_model_n_embd(model) / heads * max(lib.llama_model_n_head_kv(model), 1)
-    sizes = (_BITS[options.cache_type_k] + _BITS[options.cache_type_v]) / 8
-    return lib.llama_model_n_layer(model) * width * sizes
 
 
 def _bytes_of(data: NDArray[np.uint8]) -> Any:

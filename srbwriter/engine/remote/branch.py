@@ -141,8 +141,8 @@ class RemoteRequest:
         """Publish the events since the last time; ``obeyed``: after a command, which may end the request."""
         if (self.events or obeyed) and not self.live and not self.dead:
             failed = [b.branch.error for b in self.branches if b.branch.state is BranchState.FAILED]
-            # In the app a writer may roll failed branches again later; a program gets the error at once.
-            if len(failed) == len(self.branches) and self.asked.priority is not Priority.FOREGROUND:
+            # A writer may roll failed branches again later; a client gets the error at once.
+            if len(failed) == len(self.branches) and self.asked.client:
                 self.dead = True
                 self.events.append(Failed(failed[0] or EngineError("it failed")))
             else:

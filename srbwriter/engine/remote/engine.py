@@ -245,7 +245,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
     def check_request(self, request: Request) -> None:
         super().check_request(request)
         self._refuse_lacking(request, _PLAIN[0])
-        self.capabilities.require("look_ahead", request.priority is Priority.AHEAD)
+        self.capabilities.require("look_ahead", request.priority is Priority.BACKGROUND)
         if request.logprobs:
             raise InvalidRequest("logprobs", "only those of written tokens come from elsewhere: 0 at most")
 

@@ -90,7 +90,6 @@ class House:
         request = Request(prompt=(run,), stop=ONLY_READ)
         client = Client("preload", True)
         record = await services.submit([request], client, new_id(), bound=False, common=True)
-        services.preloaded = text
         with Follower(services.notifier, record.generations) as follower:
             await follower.finish()
         ids = record.generation.prompt_ids

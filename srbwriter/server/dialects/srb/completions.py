@@ -72,7 +72,7 @@ SRB = Dialect("srb", lambda error: {"error": error.message, **error.extra})
 """The errors of single-request batching."""
 
 
-PRIORITIES = ("normal", "background", "ahead")
+PRIORITIES = ("normal", "background")
 """What a client may ask for: as anybody, while nobody else writes, or while nothing at all is to be done."""
 
 
