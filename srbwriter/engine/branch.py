@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..prose import Scanner, last_sentence_start
 from .generation import Branch, Buffer
 from .retreat import Retreat
-from .rules import LOOP_REACH, SCANNERS, compile_phrases, find_loop, stop_pattern
+from .rules import (
+    LOOP_REACH,
+    SCANNERS,
+    compile_phrases,
+    count_characters,
+    find_loop,
+    letters_of,
+    stop_pattern,
+)
 from .text import Pieces
 from .tree import Demand
 from .types import (
@@ -130,6 +138,7 @@ class ActiveBranch(Demand):
         self._scanner: Scanner | None = None
         self.decoded = self.shown = self.floor = 0
         self._recent, self._seen = "", 0  # the text as the rules see it: its end, and where that is
+        self._letters = ""  # of that, by which loops are found
         self._ban_from = self._ban_floor = 0  # where phrases and loops may begin, and where none ends
         self._plain = False  # whether tokens are published at once, as nothing looks at them
         self.set_stop(branch.stop_rule)
@@ -268,12 +277,16 @@ class ActiveBranch(Demand):
             else:
                 self.rows.clear()
         if self._loop_times and found is None:
-            since = recent[max(self._ban_from - at, 0) :]
-            loop = find_loop(since)
-            before = find_loop(since[: len(since) - loop.open])  # it may go on otherwise after going back
+            letters = letters_of(new)
+            self._letters += letters[letters[:1] == " " == self._letters[-1:] :]
+            self._letters = self._letters[-LOOP_REACH:]
+            loop = find_loop(self._letters)
+            before = find_loop(self._letters[: -loop.open])  # it may go on otherwise after going back
             if loop.stands(self._loop_times):
-                found = max(self._seen - loop.chars, 0), recent[-loop.period :], False
-            loose = min(loose, self._seen - loop.open - (before.open if before.period else 0))
+                start = max(self._seen - count_characters(recent, loop.matched), 0)
+                found = start, self._letters[-loop.period :], False
+            held = loop.open + (before.open if before.period else 0)
+            loose = min(loose, self._seen - count_characters(recent, held))
         if found is not None:
             start, phrase, nearest = found
             first = self.tokens_within(max(start, 0))
@@ -282,6 +295,7 @@ class ActiveBranch(Demand):
                 return Back(place, phrase)
             self.request.events.append(PhraseBanned(branch.index, phrase, 0))  # it stays
             self._ban_from = self._ban_floor = loose = self._seen
+            self._letters = ""
 
         # Stop rules: of several that match, the one that keeps least. Nothing is shown that may be cut off.
         hold, endings = self._seen, list[tuple[int, Ending]]()
@@ -442,6 +456,7 @@ class ActiveBranch(Demand):
         text = self.branch.text
         self.shown, self._seen = len(text), len(text) + len(held)
         self._recent = (self._before + text + held)[-(self._reach + len(held)) :]
+        self._letters = letters_of(self._recent) if self._loop_times else ""
         self._scanner = None
         if self._boundary is not None:
             whole, begun = text + held, self.request.pending_text if self.branch.overlap else ""

@@ -93,18 +93,16 @@ def _alternatives(tree: Mapping[str, Any]) -> str:
 
 
 class Loop(NamedTuple):
-    """A passage that follows itself at the end of a text without a word between.
+    """A passage that follows itself at the end of a text without a word between, in letters.
 
     Attributes:
         period: letters of the passage; 0 where the text repeats nothing.
         matched: letters at the end of the text that equal those one period before them.
-        chars: characters of the text that these are.
-        open: characters at the end of the text in which a repetition may have begun.
+        open: letters at the end of the text in which a repetition may have begun.
     """
 
     period: int
     matched: int
-    chars: int
     open: int
 
     def stands(self, times: int) -> bool:
@@ -113,16 +111,27 @@ class Loop(NamedTuple):
         return 0 < self.period <= self.matched and long and 1 + self.matched // self.period >= times
 
 
-def find_loop(text: str) -> Loop:
-    """Return what ``text`` repeats at its end.
+def letters_of(text: str) -> str:
+    """Return what is compared of a text: in small letters, and any run of whitespace as one space."""
+    words = " ".join(text.lower().split())
+    return " " * text[:1].isspace() + words + " " * (text[-1:].isspace() and bool(words))
 
-    Small and capital letters are alike, and any run of whitespace is one space.
-    """
-    near = _letters(text[-2 * MOST_CHARS :])  # most texts repeat nothing, and are not looked at further
-    last = len(near) - RUN
-    run, begin = near[max(last, 0) :], max(last - MOST_CHARS, 0)
-    place = near.rfind(run, begin, len(near) - 1) if last > 0 else -1
-    letters = _letters(text) if place >= 0 else ""
+
+def count_characters(text: str, letters: int) -> int:
+    """Return how many characters at the end of ``text`` are so many letters."""
+    start = len(text)
+    while letters and start:
+        start, letters = start - 1, letters - 1
+        if text[start].isspace():
+            start = len(text[:start].rstrip())
+    return len(text) - start
+
+
+def find_loop(letters: str) -> Loop:
+    """Return what a text repeats at its end, given its letters."""
+    last = len(letters) - RUN
+    run, begin = letters[max(last, 0) :], max(last - MOST_CHARS, 0)
+    place = letters.rfind(run, begin, len(letters) - 1) if last > 0 else -1
     found, most = (0, 0), RUN - 1
     while place >= 0:  # each may be the period of a loop to come, the nearest first
         period, matched = last - place, RUN
@@ -131,19 +140,5 @@ def find_loop(text: str) -> Loop:
         if not found[0] or matched // period > found[1] // found[0]:
             found = period, matched
         most = max(most, matched)
-        place = near.rfind(run, begin, place + RUN - 1)
-    return Loop(*found, _characters(text, found[1]), _characters(text, most))
-
-
-def _letters(text: str) -> str:
-    return " ".join(text.lower().split()) + " " * text[-1:].isspace()
-
-
-def _characters(text: str, letters: int) -> int:
-    """Return how many characters at the end of ``text`` are so many letters."""
-    start = len(text)
-    while letters and start:
-        start, letters = start - 1, letters - 1
-        if text[start].isspace():
-            start = len(text[:start].rstrip())
-    return len(text) - start
+        place = letters.rfind(run, begin, place + RUN - 1)
+    return Loop(*found, most)

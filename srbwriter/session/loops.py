@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from srbwriter.engine.rules import LOOP_REACH, find_loop
+from srbwriter.engine.rules import LOOP_REACH, find_loop, letters_of
 from srbwriter.launch import LOOP_TIMES
 
 from .instrument import Instrument
@@ -45,4 +45,4 @@ class Loops(Instrument):
     def repeats(self, branch: Branch) -> bool:
         """Whether the text of ``branch`` ends in a loop."""
         text = "".join(branch.buffer.pieces[-LOOP_REACH:])
-        return find_loop(text[-LOOP_REACH:]).stands(LOOP_TIMES)
+        return find_loop(letters_of(text[-LOOP_REACH:])).stands(LOOP_TIMES)

@@ -123,18 +123,6 @@ def test_typed_text_that_breaks_the_grammar_ends_that_branch_in_words(engine: En
     assert not any(isinstance(e, Failed) for e in generation.log)
 
 
-def test_settings_that_the_text_does_not_follow_end_the_branch(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=100, ignore_eog=True)))
-    drive(engine, lambda: all(len(b.ids) > 3 for b in generation.branches))
-    generation.branches[0].set_sampling(Sampling(regex="[0-9]+"))
-    drive(engine, lambda: not generation.branches[0].live)
-    assert isinstance(generation.branches[0].error, InvalidRequest)
-    before = len(generation.branches[1].ids)
-    drive(engine, lambda: len(generation.branches[1].ids) > before + 3)
-    generation.cancel()
-    finish(engine, generation)
-
-
 @pytest.mark.parametrize("prompt", ["Once upon a tim", "Once upon a time"])
 def test_a_constraint_begins_where_the_prompt_ends(engine: Engine, prompt: str) -> None:
     """Completing the prompt's last word would be text that the constraint does not know."""

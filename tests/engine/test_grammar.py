@@ -124,16 +124,6 @@ def grammars(draw: st.DrawFn) -> str:
     return "\n".join(f'{name} ::= {body} | "." # a rule' for name, body in zip(_RULES, bodies, strict=True))
 
 
-def test_a_rule_of_single_characters_is_followed_all_the_way(engine: Engine) -> None:
-    model = engine.model
-    rules = 'root ::= ([^\\n] | "<" root ">"){1,} x | "."\nx ::= [a-e]{0,2} ([^\\n] | "")'
-    ours = compiled(model, grammar=rules)
-    for token in engine.tokenize("The <old> man said: <go <on>>, and they went."):
-        assert token in allowed(ours, model.n_vocab)
-        ours.accept(token)
-    assert not ours.exhausted
-
-
 @given(grammars(), st.data())
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_gbnf_means_what_llama_cpp_takes_it_to_mean(

@@ -34,14 +34,6 @@ def test_a_window_takes_no_more_than_the_context(engine: Engine, name: str) -> N
     template.close()
 
 
-def test_as_many_biases_as_are_possible_beside_the_ends_that_are_never_chosen(engine: Engine) -> None:
-    vocabulary = engine.info.n_vocab
-    biases = tuple((k % vocabulary, 0.001) for k in range(limits.BIASES))
-    generation = engine.submit(Request(PROMPT, sampling=Sampling(logit_bias=biases), stop=SHORT))
-    finish(engine, generation)
-    assert len(generation.branches[0].ids) == SHORT.max_tokens
-
-
 def test_a_request_cannot_gather_branches_without_end(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.rules import MOST_CHARS, find_loop
+from srbwriter.engine.rules import MOST_CHARS, find_loop, letters_of
 from srbwriter.engine.types import (
     BranchView,
     Cut,
@@ -40,7 +40,7 @@ PLAIN = "Once upon a time there was a fox who lived in the wood; nobody had seen
     ],
 )
 def test_a_passage_in_a_row_is_a_loop(text: str, times: int) -> None:
-    assert find_loop(text).stands(times)
+    assert find_loop(letters_of(text)).stands(times)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_passage_in_a_row_is_a_loop(text: str, times: int) -> None:
     ],
 )
 def test_other_text_is_none(text: str) -> None:
-    assert not find_loop(text).stands(2)
+    assert not find_loop(letters_of(text)).stands(2)
 
 
 # ---- what a branch does
@@ -63,7 +63,7 @@ def test_other_text_is_none(text: str) -> None:
 
 def loops(text: str) -> int:
     """How many loops begin in a text."""
-    inside = [find_loop(text[:end]).stands(3) for end in range(len(text) + 1)]
+    inside = [find_loop(letters_of(text[:end])).stands(3) for end in range(len(text) + 1)]
     return sum(now and not before for before, now in pairwise(inside))
 
 

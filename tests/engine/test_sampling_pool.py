@@ -12,7 +12,7 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.sampling_pool import SamplingPool
-from srbwriter.engine.types import BranchView, NotANumber, Request, Stop, Text
+from srbwriter.engine.types import NotANumber, Request, Stop, Text
 from tests.fakes.shared_model import load_engine
 
 from .support import GREEDY, PROMPT, SMALL, WAIT, drive, fixture_of, seeded, small_engine, toy_model
@@ -72,17 +72,6 @@ CASES: dict[str, tuple[Request, ...]] = {
 @pytest.mark.parametrize("asked", CASES.values(), ids=CASES)
 def test_the_same_is_written_with_and_without_a_pool(asked: tuple[Request, ...]) -> None:
     assert written(True, *asked) == written(False, *asked)
-
-
-def test_a_request_that_fails_takes_nothing_from_what_was_drawn_beside_it() -> None:
-    def fail(logits: Any, view: BranchView) -> None:
-        if len(view.ids) == 7:
-            raise ZeroDivisionError
-
-    failing = replace(PLAIN, logits_callback=fail)
-    together = written(True, PLAIN, failing, replace(PLAIN, prompt="The king"))
-    assert together == written(False, PLAIN, failing, replace(PLAIN, prompt="The king"))
-    assert [len(ids) for ids, *_ in together] == [24] * 3 + [7] * 3 + [24] * 3
 
 
 def test_a_row_without_numbers_ends_its_branch() -> None:

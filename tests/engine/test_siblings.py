@@ -107,17 +107,6 @@ def test_what_ended_a_branch_at_once_is_drawn_once(engine: Engine, rule: str) ->
     assert [(), ()] not in two
 
 
-def test_the_probability_of_each_draw_is_noted(engine: Engine) -> None:
-    p = law(engine, prompt_ids(engine))
-    left = 1.0
-    for branch in write(engine, "distinct").branches:
-        (drawn,) = branch.buffer.drawn
-        assert (drawn.position, drawn.token) == (0, branch.ids[0])
-        assert math.exp(drawn.logprob) == pytest.approx(p[drawn.token], rel=1e-3)
-        assert math.exp(drawn.among) == pytest.approx(p[drawn.token] / left, rel=1e-3)
-        left -= p[drawn.token]
-
-
 # ---- until they part
 
 
@@ -149,18 +138,6 @@ def test_a_reroll_avoids_what_siblings_and_its_own_takes_began_with(engine: Engi
     generation.branches[1].reroll()  # nothing new is left: any of what the filters leave
     finish(engine, generation)
     assert generation.branches[1].ids[0] in taken
-
-
-def test_an_extended_branch_that_has_not_parted_is_still_drawn_together(engine: Engine) -> None:
-    narrow = replace(SAMPLING, top_k=1)
-    generation = write(engine, "distinct", tokens=2, n=2, sampling=narrow)
-    for branch in generation.branches:
-        branch.set_sampling(SAMPLING)
-        branch.extend(2)
-    finish(engine, generation)
-    one, two = texts(generation)
-    assert one[:2] == two[:2]
-    assert one[2] != two[2]
 
 
 # ---- beside other rules

@@ -164,14 +164,6 @@ def test_a_reroll_takes_another_turn_and_a_given_seed_repeats(engine: Engine) ->
     assert branch.ids[:AT] == first
 
 
-def test_a_reroll_may_change_sampling_and_rules(engine: Engine) -> None:
-    generation = started(engine)
-    branch = generation.branches[CHOSEN]
-    branch.reroll(sampling=Sampling(logit_bias=((COMPELLED, 1e6),)), stop=Stop(max_tokens=3))
-    finish(engine, generation)
-    assert branch.ids == (COMPELLED,) * 3
-
-
 @pytest.mark.parametrize("where", [1, 3, 9, 10_000])
 def test_characters_are_cut_exactly(engine: Engine, where: int) -> None:
     generation = started(engine, 0, n=1)
