@@ -7,7 +7,6 @@ Knows the model and its tokens; knows no branches.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -42,17 +41,10 @@ class Embedding(NamedTuple):
     tokens: int
 
 
-class _Job(NamedTuple):
-    texts: Sequence[list[int]]
-    pooling: Pooling
-    normalize: int
-    done: Future[list[Embedding]]
-
-
 class Embedder:
-    """Computes the embeddings of one engine, on a thread of its own. Any thread may call the methods.
+    """Computes the embeddings of one engine, each request on a thread of its own, one after the other.
 
-    ``busy`` says whether the engine writes meanwhile: it keeps its cores then.
+    Any thread may call the methods. ``busy`` says whether the engine writes meanwhile, with the cores.
     """
 
     def __init__(self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool]) -> None:
@@ -61,9 +53,8 @@ class Embedder:
         self._causal = model.metadata.get(f"{model.architecture}.attention.causal", "true") != "false"
         self.longest = window if self._causal else min(window, _WHOLE)
         """Tokens that one text may have."""
-        self._jobs: deque[_Job] = deque()  # of which the first is under way
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._jobs: set[Future[list[Embedding]]] = set()
+        self._turn = threading.Lock()  # of the context
         self._context: EmbeddingContext | None = None
         self._closed = False
 
@@ -88,29 +79,30 @@ class Embedder:
         if way not in get_args(Pooling):
             raise InvalidRequest("pooling", f"{way!r} is not one of {', '.join(get_args(Pooling))}")
         limits.check_range("embd_normalize", normalize, -1, 100)
-        job = _Job(self._read(texts), way, normalize, Future())
-        with self._lock:
-            if self._closed:
-                raise EngineClosed("the engine was closed")
-            if len(self._jobs) > WAITING:
-                raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
-            self._jobs.append(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="srbwriter-embed", daemon=True)
-                self._thread.start()
-                close_at_exit(self)
-        return job.done
+        ids, done = self._read(texts), Future[list[Embedding]]()
+        if self._closed:
+            raise EngineClosed("the engine was closed")
+        if len(self._jobs) > WAITING:
+            raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
+        self._jobs.add(done)
+        close_at_exit(self)
+        # It ends with the request: OpenMP's team of a thread slows the engine's down (see native.spin).
+        work = threading.Thread(
+            target=self._run, args=(ids, way, normalize, done), name="srbwriter-embed", daemon=True
+        )
+        work.start()
+        return done
 
     def close(self, timeout: float = 5.0) -> None:
         """Cancel the running work and free the context. May be called twice."""
-        with self._lock:
-            self._closed, thread, context = True, self._thread, self._context
-            if thread is None:
-                self._free()
-        if thread is not None and context is not None:
+        self._closed = True
+        if (context := self._context) is not None:
             context.abort()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout)
+        if self._turn.acquire(timeout=timeout):
+            if self._context is not None:
+                self._context.close()
+                self._context = None
+            self._turn.release()
 
     def _read(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
         if not _is_list(texts) or not all(isinstance(text, str) or _is_list(text) for text in texts):
@@ -134,56 +126,31 @@ class Embedder:
             found.append(ids)
         return found
 
-    # ---- the thread
+    def _run(
+        self, texts: Sequence[list[int]], way: Pooling, normalize: int, done: Future[list[Embedding]]
+    ) -> None:  # fmt: skip
+        with suppress(InvalidStateError):  # it is cancelled
+            try:
+                with self._model.in_use, self._turn:  # which keeps its weights
+                    found = [self._embed(ids, way, normalize, done) for ids in texts]
+                done.set_result(found)
+            except Exception as error:  # the caller gets it
+                done.set_exception(error)
+        self._jobs.discard(done)
 
-    def _run(self) -> None:
-        """Work until nothing is left, and end: OpenMP's team of this thread slows the engine's down.
-
-        (See :func:`srbwriter.engine.native.spin.on_own_thread`.)
-        """
-        with self._model.in_use:  # which keeps its weights
-            while True:
-                job = self._jobs[0]
-                try:
-                    result = [self._embed(ids, job) for ids in job.texts]
-                    with suppress(InvalidStateError):  # cancelled meanwhile
-                        job.done.set_result(result)
-                except Exception as error:  # the caller gets it
-                    with suppress(InvalidStateError):
-                        job.done.set_exception(error)
-                with self._lock:
-                    self._jobs.popleft()
-                    if self._closed:
-                        self._free()
-                    if not self._jobs:
-                        self._thread = None
-                        return
-
-    def _free(self) -> None:
-        if self._context is not None:
-            self._context.close()
-            self._context = None
-        for job in self._jobs:
-            with suppress(InvalidStateError):
-                job.done.set_exception(EngineClosed("the engine was closed"))
-        self._jobs.clear()
-
-    def _embed(self, ids: list[int], job: _Job) -> Embedding:
-        rows = None
-        if not self._closed and not job.done.cancelled():
-            rows = self._context_for(len(ids)).evaluate(ids, 1 if self._busy() else self._threads)
+    def _embed(
+        self, ids: list[int], way: Pooling, normalize: int, done: Future[list[Embedding]]
+    ) -> Embedding:  # fmt: skip
+        closed = EngineClosed("the engine was closed")
+        if self._closed or done.cancelled():
+            raise closed
+        rows = self._context_for(len(ids)).evaluate(ids, 1 if self._busy() else self._threads)
         if rows is None:
-            raise EngineClosed("the engine was closed")
+            raise closed
         if not np.isfinite(rows).all():
             raise NotANumber()
-        match job.pooling:
-            case "mean":
-                vector = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
-            case "cls":
-                vector = rows[0]
-            case "last":
-                vector = rows[-1]
-        return Embedding(normalized(vector, job.normalize), len(ids))
+        pooled = {"mean": rows.mean(axis=0, dtype=np.float64), "cls": rows[0], "last": rows[-1]}[way]
+        return Embedding(normalized(pooled.astype(np.float32), normalize), len(ids))
 
     def _context_for(self, tokens: int) -> EmbeddingContext:
         """Return the context, which is large enough for a text of so many tokens."""

@@ -35,13 +35,12 @@ from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble
 from .runner import Runner
 from .sequences import Sequences
-from .sizing import all_memory, open_context, setup_of, uses_gpu, where_it_runs
+from .sizing import all_memory, open_context, uses_gpu, where_it_runs
 from .tree import Namespace
 from .types import (
     EngineClosed,
     EngineError,
     EngineOptions,
-    EngineSetup,
     EngineStats,
     InvalidRequest,
     ModelInfo,
@@ -213,11 +212,6 @@ class Engine:
     @property
     def info(self) -> ModelInfo:
         return self.model.info(self.n_ctx, self._device)
-
-    @property
-    def setup(self) -> EngineSetup:
-        """How steps are computed: it follows from the options and this machine, and from nothing else."""
-        return setup_of(self.options, self._context)
 
     @property
     def alive(self) -> bool:

@@ -308,15 +308,11 @@ class Generation:
         """
         with self._changed:
             self._listeners += (listener,)
+        return lambda: self._remove_listener(listener)
 
-        def remove() -> None:
-            with self._changed:
-                left = list(self._listeners)
-                if listener in left:
-                    left.remove(listener)
-                self._listeners = tuple(left)
-
-        return remove
+    def _remove_listener(self, listener: Listener) -> None:
+        with self._changed:
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
 
     # ---- steer, from any thread
 
@@ -412,7 +408,6 @@ class Generation:
                 listener()
             except BaseException as error:
                 log.warning("a listener of request %d failed: %r", self.number, error)
-                with self._changed:
-                    self._listeners = tuple(other for other in self._listeners if other is not listener)
+                self._remove_listener(listener)
                 if not isinstance(error, Exception):
                     self.post(Command(FAILING, self, -1, (error,)))

@@ -63,35 +63,21 @@ class Model:
         self.eog = frozenset(t for t in range(self.n_vocab) if lib.llama_vocab_is_eog(self.vocab, t))
         self.eog_ids = np.array(sorted(self.eog), np.int64)
         self.suppress = tuple(weights.suppressed_tokens(self.vocab))
-        pre, suf, mid = (
-            int(f(self.vocab))
-            for f in (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
-        )
+        marks = (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
+        pre, suf, mid = (int(mark(self.vocab)) for mark in marks)
         self.fim = (pre, suf, mid) if min(pre, suf, mid) >= 0 else None
-        marks = lib.llama_vocab_fim_rep(self.vocab), lib.llama_vocab_fim_sep(self.vocab)
-        self.fim_files = _known(marks[0]), _known(marks[1])
-        self.chat_template = self._template()
+        of_files = lib.llama_vocab_fim_rep(self.vocab), lib.llama_vocab_fim_sep(self.vocab)
+        self.fim_files = _known(of_files[0]), _known(of_files[1])
+        template = lib.llama_model_chat_template(self.pointer, None)
+        self.chat_template = template.decode("utf-8", "replace") if template else None
+        self.architecture = self.metadata.get("general.architecture", "")
+        self.name = self.metadata.get("general.name") or path.stem
+        self.partial_removal = not (self.recurrent or self.hybrid)
+        """Whether the tail of a sequence can be dropped; only attention memories can."""
         self.pieces = Pieces(self._all_pieces(special=False))
         self.special_pieces = self._all_pieces(special=True)  # control tokens written out
         self.fingerprint = fingerprint(self.special_pieces)
         self.adapters: list[tuple[int, float]] = []  # loaded LoRA adapters, and how much of each
-
-    def _template(self) -> str | None:
-        found = self._lib.llama_model_chat_template(self.pointer, None)
-        return found.decode("utf-8", "replace") if found else None
-
-    @property
-    def name(self) -> str:
-        return self.metadata.get("general.name") or self.path.stem
-
-    @property
-    def architecture(self) -> str:
-        return self.metadata.get("general.architecture", "")
-
-    @property
-    def partial_removal(self) -> bool:
-        """Whether the tail of a sequence can be dropped; only attention memories can."""
-        return not (self.recurrent or self.hybrid)
 
     def info(self, n_ctx: int, device: str = "") -> ModelInfo:
         """Return the ModelInfo of the model, run in windows of ``n_ctx`` tokens on ``device``."""
@@ -181,7 +167,7 @@ class Model:
 
     def _all_pieces(self, special: bool) -> list[bytes]:
         buffer = C.create_string_buffer(256)
-        return [weights.token_piece(self.vocab, t, special, buffer) for t in range(self.n_vocab)]
+        return [weights.token_piece(self.vocab, token, special, buffer) for token in range(self.n_vocab)]
 
 
 class _Use:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Protocol, SupportsIndex, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, SupportsIndex, cast
 
 from .limits import check_prompt
 from .parameters import notation
 from .types import InvalidRequest, Prompt, Request, TokenRun, for_each
+
+if TYPE_CHECKING:
+    from .model import Model
 
 MOST_HEALED = 4
 """Tokens that token healing takes off a text, at most."""
@@ -25,19 +28,7 @@ class Tokenizer(Protocol):
     def check_ids(self, ids: Iterable[int]) -> None: ...
 
 
-class Vocabulary(Tokenizer, Protocol):
-    """The vocabulary of a model on this machine."""
-
-    bos: int | None
-    add_bos: bool
-
-    def detokenize(self, ids: Sequence[int], special: bool = False) -> str: ...
-    def token_pieces(self, ids: Sequence[int]) -> list[bytes]: ...
-    def spelt(self, token: int) -> str | None: ...
-    def begins_a_token(self, text: str) -> bool: ...
-
-
-def assemble(model: Vocabulary, request: Request) -> tuple[list[int], Unfinished]:
+def assemble(model: Model, request: Request) -> tuple[list[int], Unfinished]:
     """Token ids of the prompt, and what token healing took off its end.
 
     Raises InvalidRequest when there is nothing to evaluate, too much to look at, or an id is unknown.
@@ -63,7 +54,7 @@ class Unfinished(NamedTuple):
     text: str = ""
 
 
-def unfinished(model: Vocabulary, ids: Sequence[int], text: str) -> Unfinished:
+def unfinished(model: Model, ids: Sequence[int], text: str) -> Unfinished:
     """What token healing takes off a text that ends in typed ``text``: its last tokens, mostly one.
 
     It is more than one where a single token begins with what they write: half a word is rarely spelt by
@@ -113,7 +104,7 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 """Bytes that begin no character of UTF-8."""
 
 
-def typed(model: Vocabulary, text: str, healed: str = "") -> Typed:
+def typed(model: Model, text: str, healed: str = "") -> Typed:
     """Return the tokens of ``text`` that follows other text, and the unfinished end of ``healed`` in it.
 
     A character that several tokens spell counts from the first of them on.

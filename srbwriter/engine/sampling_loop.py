@@ -37,7 +37,6 @@ from .types import (
     PhraseBanned,
     Priority,
     TokenLogprob,
-    TokensView,
     describe_error,
 )
 
@@ -424,7 +423,7 @@ def _edit(logits: Logits, active: ActiveBranch) -> None:
     """Change a branch's own copy of its logits: by the caller, before min_tokens, where tokens are barred."""
     request, ids = active.request, active.buffer.ids
     if request.asked.logits_callback is not None:
-        view = BranchView(active.branch.index, TokensView(request.ids), TokensView(ids))
+        view = BranchView(active.branch.index, tuple(request.ids), tuple(ids))
         request.asked.logits_callback(logits, view)
     if len(ids) < active.min_tokens:
         logits[request.model.eog_ids] = -np.inf

@@ -10,10 +10,10 @@ from .adapters import adapt_context
 from .cores import count_cores
 from .devices import device_words
 from .model import Model
-from .native.context import Context, flash_attention, has_gpu
+from .native.context import Context, has_gpu
 from .native.devices import read_devices
 from .threads import Threads
-from .types import EngineOptions, EngineSetup, ModelError
+from .types import EngineOptions, ModelError
 from .window import window_and_cells
 
 log = logging.getLogger(__name__)
@@ -45,14 +45,6 @@ def sampling_cores(options: EngineOptions) -> int:
     Beside a GPU that is all of them, since ``threads`` is often 1 where no layer is computed here.
     """
     return count_cores() if uses_gpu(options) else _threads(options)
-
-
-def setup_of(options: EngineOptions, context: Context) -> EngineSetup:
-    """Return how a context that was opened with ``options`` computes."""
-    return EngineSetup(
-        threads=_threads(options), threads_batch=options.threads_batch or _threads(options),
-        flash_attn=flash_attention(options), n_batch=context.max_rows, n_ubatch=context.rows_at_once,
-    )  # fmt: skip
 
 
 def _threads(options: EngineOptions) -> int:

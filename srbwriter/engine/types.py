@@ -6,10 +6,10 @@ types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,47 +145,13 @@ class TokenRun:
 Prompt: TypeAlias = "str | Sequence[int] | Sequence[TokenRun]"
 
 
-class TokensView(Sequence[int]):
-    """Token ids to read, not to change, and without a copy. A slice is a list of its own."""
-
-    __slots__ = ("_ids",)
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-    def __init__(self, ids: list[int]) -> None:
-        self._ids = ids
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> int | list[int]:
-        return self._ids[index]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._ids)
-
-    def __contains__(self, token: object) -> bool:
-        return token in self._ids
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TokensView | list | tuple):
-            return NotImplemented
-        return self._ids == list(cast("Iterable[int]", other))
-
-    def __repr__(self) -> str:
-        return repr(self._ids)
-
-
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """The branch that a logits callback changes. Valid during the call only."""
+    """The branch that a logits callback changes."""
 
     index: int
-    prompt_ids: Sequence[int]
-    ids: Sequence[int]
+    prompt_ids: tuple[int, ...]
+    ids: tuple[int, ...]
 
 
 LogitsCallback: TypeAlias = "Callable[[NDArray[np.float32], BranchView], None]"
@@ -399,17 +365,6 @@ class ModelInfo:
     chat_template: str | None
     metadata: Mapping[str, str]
     device: str = ""  # where it runs: the CPU, a GPU with how many of how many layers, or an address
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSetup:
-    """How an engine computes its steps, beginning with the first one."""
-
-    threads: int  # at most, for steps in which branches write; fewer while other programs want the cores
-    threads_batch: int  # for steps that read a prompt
-    flash_attn: Literal["auto", "on", "off"]  # "auto" leaves it to llama.cpp
-    n_batch: int  # tokens of a step, at most
-    n_ubatch: int  # tokens computed at once, at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The table of verbs: commands that steer a branch or a request, with their arguments and states.
 
 The handles, their check, both engines, the session, the app and the HTTP routes read this table. An engine
-has a method for each verb, which :meth:`.generation.Command.carry_out` calls by name.
+has a method for each verb.
 """
 
 from __future__ import annotations

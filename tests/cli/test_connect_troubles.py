@@ -116,7 +116,6 @@ class Other(ThreadingHTTPServer):
 
 
 PAGE = b"<!DOCTYPE html>\n<html><head><title>My\n router</title></head></html>"
-NGINX = b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"
 
 
 ENGINE = "is the address that of an engine"
@@ -133,7 +132,6 @@ OTHERS = (
     ((307, b"", "/llm{path}"), "it sends us on to {url}/llm/v1/models"),
     ((302, b"", "/login"), f"it sends us on to {{url}}/login, which is not followed; {ENGINE}"),
     ((302, b""), "it sends us on to nowhere"),
-    ((400, NGINX), "perhaps TLS is spoken at that port; try --connect https://127.0.0.1:"),
     ((401, b'{"error": "no key"}'), "it wants another key (no key); give it with --connect-key"),
     ((403, b"no"), "it does not let us in (no); does it want another --connect-key?"),
     ((404, b"nothing"), f"it has nothing at /v1/models (nothing); {ENGINE}"),

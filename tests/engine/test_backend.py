@@ -100,10 +100,6 @@ def test_what_needs_the_cache_is_refused_with_the_reason(backend: Backend) -> No
         _ = backend.embedder
 
 
-def test_the_model_goes_by_its_name(backend: Backend) -> None:
-    assert backend.info.name == "storyteller"  # wherever its file is over there
-
-
 @pytest.mark.parametrize("text", ["Once upon a time", " a naïve 🐈 — and\n\n“so” on", ""])
 def test_words_and_ids(backend: Backend, text: str) -> None:
     ids = backend.tokenize(text, parse_special=True)
@@ -111,12 +107,6 @@ def test_words_and_ids(backend: Backend, text: str) -> None:
     after = backend.tokenize_continuation(text)
     assert backend.detokenize([*backend.tokenize("Well."), *after]) == "Well." + text
     assert len(backend.pieces(ids)) == len(ids)
-
-
-def test_a_token_of_plain_letters_is_known_by_its_bytes(backend: Backend) -> None:
-    [token] = backend.tokenize_continuation(" a")
-    assert backend.token_bytes(token) == backend.pieces([token])[0] == b" a"
-    assert backend.token("\ufffdno such token\ufffd") is None
 
 
 def test_a_request_runs_and_is_counted(backend: Backend) -> None:
@@ -136,16 +126,6 @@ def test_tokens_are_counted_to_the_limit(backend: Backend, can: Callable[[Featur
     assert [branch.finish_reason for branch in generation.branches] == [FinishReason.LENGTH] * 3
     if backend.capabilities.has("token_ids"):
         assert [len(branch.ids) for branch in generation.branches] == [8] * 3
-
-
-def test_the_same_seed_writes_the_same_text(backend: Backend) -> None:
-    assert written(backend, seed=9).branches[0].text == written(backend, seed=9).branches[0].text
-
-
-def test_branches_have_seeds_of_their_own(backend: Backend) -> None:
-    generation = written(backend, n=4, stop=Stop(max_tokens=24, ignore_eog=True))
-    assert len({branch.seed for branch in generation.branches}) == 4
-    assert len({branch.text for branch in generation.branches}) > 1
 
 
 def test_a_prompt_of_ids_is_taken_as_it_is(backend: Backend) -> None:
@@ -249,16 +229,6 @@ def test_other_settings_and_rules_while_it_writes(backend: Backend) -> None:
     assert branch.finish_reason is FinishReason.SENTENCE
 
 
-def test_what_is_cancelled_keeps_its_text(backend: Backend) -> None:
-    generation = backend.submit(Request(PROMPT, n=4, stop=rule(backend, LONG)))
-    until(generation, lambda: any(len(branch.text) > 10 for branch in generation.branches))
-    generation.cancel()
-    generation.wait(WAIT)
-    assert any(branch.text for branch in generation.branches)
-    assert all(not branch.live for branch in generation.branches)
-    assert FinishReason.STOPPED in {branch.finish_reason for branch in generation.branches}
-
-
 def test_tokens_come_with_their_log_probabilities(backend: Backend, can: Callable[[Feature], None]) -> None:
     can("logprobs")
     generation = backend.submit(Request(PROMPT, n=2, logprobs=0, stop=SHORT)).wait(WAIT)
@@ -286,16 +256,6 @@ def test_tokens_that_the_model_did_not_write_stand_without_their_log_probabiliti
         assert len(each.ids) > given and each.logprobs[given].logprob > -99
 
 
-def test_what_cannot_be_foretold_is_refused_in_words(backend: Backend) -> None:
-    if why := backend.capabilities.reason_for("next_logprobs"):
-        with pytest.raises(NotSupported) as refused:
-            backend.submit(Request(PROMPT, next_logprobs=1))
-        assert str(refused.value) == why == backend.capabilities.reason_for("next_ids")
-    else:
-        with pytest.raises(InvalidRequest, match="next_logprobs"):
-            backend.submit(Request(PROMPT, next_logprobs=101))
-
-
 def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
     generation = written(backend)
     source = generation.branches[0]
@@ -309,33 +269,6 @@ def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
     generation.wait(WAIT)
     assert fork.ids[:2] == begin[:2]
     spelt(backend, generation)
-
-
-def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> None:
-    stop = rule(backend, Stop(max_tokens=8, min_tokens=4, ignore_eog=True))
-    greedy = Request(PROMPT, sampling=Sampling(temperature=0.0), stop=stop)
-    generation = backend.submit(greedy).wait(WAIT)
-    [branch] = generation.branches
-    before = branch.ids
-    if why := backend.capabilities.reason_for("without"):
-        with pytest.raises(NotSupported) as refused:
-            branch.reroll(begin=before[:2], without=before[2:3])
-        assert str(refused.value) == why and branch.ids == before
-        return
-    branch.reroll(begin=before[:2], without=before[2:3])
-    generation.wait(WAIT)
-    assert branch.ids[:2] == before[:2] and branch.ids[2:3] != before[2:3] and len(branch.ids) == 10
-    spelt(backend, generation)
-    branch.reroll(begin=before[:2], without=(*before[2:3], branch.ids[2]))
-    generation.add_branch(2, begin=before[:1], without=before[1:2], stop=rule(backend, SHORT))
-    generation.wait(WAIT)
-    assert all(each.ids[0] == before[0] and each.ids[1] != before[1] for each in generation.branches[1:])
-    assert branch.finish_reason is FinishReason.LENGTH
-    other = backend.submit(replace(greedy, n=3, without=before[:1])).wait(WAIT)
-    assert all(each.ids[0] != before[0] and len(each.ids) == 8 for each in other.branches)
-    branch.reroll()
-    generation.wait(WAIT)
-    assert branch.ids == before
 
 
 def test_a_grammar_holds(backend: Backend, can: Callable[[Feature], None]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from srbwriter.engine import sandbox
-from srbwriter.engine.chat import render, stop_strings_for
+from srbwriter.engine import chat
+from srbwriter.engine.chat import render
 from srbwriter.engine.types import InvalidRequest
 
 TALK: list[dict[str, Any]] = [
@@ -58,7 +58,6 @@ def show(template: str | None, messages: Any = TALK, **kwargs: Any) -> str:
 def test_the_models_own_template() -> None:
     assert show(SIMPLE) == "<s>[S]Be brief.[U]Hi[A]Hello</s>[A]"
     assert show(SIMPLE, add_generation_prompt=False) == "<s>[S]Be brief.[U]Hi[A]Hello</s>"
-    assert stop_strings_for(SIMPLE) == ()
 
 
 def test_chatml_without_one() -> None:
@@ -66,7 +65,6 @@ def test_chatml_without_one() -> None:
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert stop_strings_for(None) == ("<|im_end|>",)
 
 
 @pytest.mark.parametrize("content", ["Once upon", "a time ", "tail\n\n", ""])
@@ -156,7 +154,7 @@ def test_bad_templates_are_named(template: str, problem: str) -> None:
 
 @pytest.mark.parametrize("template", GROWING)
 def test_no_template_makes_much_before_it_is_stopped(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "MAX_SECONDS", 60.0)  # a busy machine is slow; this is about size
+    monkeypatch.setattr(chat, "MAX_SECONDS", 60.0)  # a busy machine is slow; this is about size
     tracemalloc.start()
     try:
         with pytest.raises(InvalidRequest, match="characters"):
@@ -178,7 +176,7 @@ def test_what_templates_really_do_is_no_matter_of_size() -> None:
 
 
 def test_an_endless_template_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(chat, "MAX_SECONDS", 0.05)
     tracer = sys.gettrace()
     loops = "".join("{% for " + name + " in range(99999) %}" for name in "abcd")
     with pytest.raises(InvalidRequest, match="longer than 0.05 seconds"):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from srbwriter.engine.devices import Device, Kind, device_words, gpus, processor_features
+from srbwriter.engine.devices import Device, Kind, device_words, gpus
 from srbwriter.engine.native.devices import read_build, read_devices
 
 
@@ -28,18 +28,6 @@ def test_the_probe_prints_the_same() -> None:
     )
     reported = json.loads(done.stdout)
     assert [row["name"] for row in reported["devices"]] == [device.name for device in read_devices()]
-
-
-@pytest.mark.parametrize(
-    "info",
-    [
-        "CPU : SSE3 = 1 | AVX2 = 1 | ",
-        "CUDA : ARCHS = 900 | USE_GRAPHS = 1 | CPU : SSE3 = 1 | AVX2 = 1 | ",
-        "BLAS : CPU : SSE3 = 1 | AVX2 = 1 | RPC : FAST = 1 | ",
-    ],
-)
-def test_features_of_the_processor_are_told_from_those_of_other_backends(info: str) -> None:
-    assert processor_features(info) == "CPU : SSE3 = 1 | AVX2 = 1"
 
 
 def test_a_gpu_in_the_processor_is_used_only_where_there_is_no_other() -> None:

@@ -84,11 +84,6 @@ def test_a_text_may_be_longer_than_all_before_it() -> None:
         assert engine.embed(["a"])[0].tokens == short.tokens
 
 
-def test_an_empty_text_is_its_beginning(exact: Engine) -> None:
-    assert exact.model.add_bos
-    assert exact.embed([""])[0].tokens == 1
-
-
 def test_a_damaged_model_gives_no_vector() -> None:
     with loaded(toy_model(make_without_numbers)) as engine, pytest.raises(NotANumber):
         engine.embed(["the fox"])

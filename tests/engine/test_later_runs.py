@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from srbwriter.engine.types import EngineOptions, EngineSetup
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
+from srbwriter.engine.native.context import flash_attention
+from srbwriter.engine.types import EngineOptions
 
 KILLED_WHILE_LOADING = """
 import os, signal, sys
@@ -59,5 +58,4 @@ def test_a_killed_load_leaves_nothing_and_the_next_start_works() -> None:
 )
 def test_flash_attention_follows_from_the_options(options: dict[str, Any], flash: str) -> None:
     given = EngineOptions(n_ctx=64, gpu_layers=0, threads=1, n_batch=256, n_ubatch=32, **options)
-    with load_engine(short_model(), given, thread=False) as engine:
-        assert engine.setup == EngineSetup(1, 1, flash, n_batch=256, n_ubatch=32)  # type: ignore[arg-type]
+    assert flash_attention(given) == flash

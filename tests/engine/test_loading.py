@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.model import count_words
 from srbwriter.engine.types import (
     BranchView,
     Cancelled,
@@ -25,8 +24,8 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.validate import check_options
 
-from .support import PROMPT, SHORT, SMALL, WAIT, finish, fixture_of, seeded, short_model, small_engine
-from .toy_models import make_bert, make_t5, make_without_vocabulary
+from .support import PROMPT, SHORT, SMALL, WAIT, finish, fixture_of, short_model, small_engine
+from .toy_models import make_t5, make_without_vocabulary
 
 engine = fixture_of(small_engine, "function")
 
@@ -61,7 +60,7 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("make", "problem"),
-    [(make_t5, "encodes one text"), (make_bert, "no decoder"), (make_without_vocabulary, "no vocabulary")],
+    [(make_t5, "encodes one text"), (make_without_vocabulary, "no vocabulary")],
 )
 def test_models_over_which_llama_cpp_would_end_the_process_are_refused(
     make: Callable[[Path], Path], problem: str, tmp_path: Path
@@ -117,22 +116,6 @@ def test_as_many_threads_as_a_machine_may_sensibly_have(monkeypatch: pytest.Monk
             check_options(EngineOptions(threads=most + 1))
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"logits_rows": 1}, {"cache_type_k": "q8_0"}, {"cache_type_v": "q8_0"}, {"mmap": False},
-        {"flash_attn": "on"}, {"step_seconds": 1e-6},
-    ],
-)  # fmt: skip
-def test_options_at_their_ends_work(fields: dict[str, Any]) -> None:
-    """Sizes at their ends are those of an engine with the least of everything (guards/test_context.py)."""
-    with Engine.load(short_model(), replace(SMALL, **fields), thread=False) as engine:
-        n = min(engine.max_branches, 2)
-        generation = engine.submit(Request("The", n=n, stop=SHORT, sampling=seeded(1)))
-        finish(engine, generation)
-        assert [len(b.ids) for b in generation.branches] == [4] * n
-
-
 # ---- closing
 
 
@@ -186,10 +169,3 @@ def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
     engine._thread.join(WAIT)
     assert not engine._thread.is_alive()
     assert engine.raw_ctx == 0
-
-
-@pytest.mark.parametrize(
-    ("count", "words"), [(8_525_568, "8.5M"), (7_241_732_096, "7.2B"), (70_000_000_000, "70B"), (900, "900")]
-)
-def test_a_number_of_parameters_is_put_as_models_are_named(count: int, words: str) -> None:
-    assert count_words(count) == words

@@ -273,18 +273,6 @@ def test_who_is_told_of_an_attempt_may_fail(vllm: Scripted, connect: Connect, er
     assert engine.submit(Request(PROMPT, n=2, stop=NO_END)).result(WAIT) == [STORY] * 2
 
 
-def test_another_attempt_is_visible(vllm: Scripted, connect: Connect) -> None:
-    engine = connect(vllm, first_wait=30.0, longest_wait=30.0)
-    vllm.faults.append(answers(503, {"error": "loading"}))
-    generation = engine.submit(Request(PROMPT, stop=NO_END))
-    [branch] = generation.branches
-    until(generation, lambda: branch.error is not None)
-    assert branch.live and "loading" in str(branch.error) and "trying again" in str(branch.error)
-    branch.stop()
-    generation.wait(WAIT)
-    assert branch.finish_reason is FinishReason.STOPPED
-
-
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [
@@ -350,17 +338,6 @@ def test_who_stops_closes_the_connection(server: Scripted, connect: Connect) -> 
     generation.cancel()
     generation.wait(WAIT)
     assert server.left.wait(WAIT)
-
-
-def test_branches_wait_here_where_too_many_are_asked_for(vllm: Scripted, connect: Connect) -> None:
-    engine = connect(vllm, max_requests=3)
-    samplings = tuple(Sampling(temperature=0.5 + 0.01 * k) for k in range(24))
-    vllm.hold.clear()
-    generation = engine.submit(Request(PROMPT, n=24, sampling=samplings, stop=Stop(max_tokens=50)))
-    until(generation, lambda: sum(bool(branch.text) for branch in generation.branches) == 3)
-    vllm.hold.set()
-    assert generation.result(WAIT) == [STORY[:50]] * 24
-    assert vllm.most == 3
 
 
 @pytest.mark.parametrize(("kind", "requests"), [("openai", 1), ("koboldcpp", 4), ("vllm", 4)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import GREEDY, PROMPT, SHORT, drive, finish, fixture_of, small_engine, works
+from .support import GREEDY, PROMPT, SHORT, WAIT, drive, finish, fixture_of, small_engine, works
 
 engine = fixture_of(small_engine, "function")
 
@@ -85,7 +86,7 @@ def test_listeners_hear_once_a_step_and_may_raise(engine: Engine) -> None:
     generation.add_listener(lambda: loop.call_soon_threadsafe(print))  # raises: the loop is closed
     remove = generation.add_listener(lambda: heard.append(len(generation.log)))
     steps = drive(engine, lambda: generation.done)
-    assert 0 < len(heard) <= steps + 1  # the first tokens of all are told before the step's decode
+    assert 0 < len(heard) <= steps + 4  # the first tokens of each are told before the step's decode
     assert heard == sorted(set(heard))
     remove()
     remove()
@@ -117,3 +118,62 @@ def test_ids_that_are_none_are_refused_in_words(engine: Engine, use: Callable[[E
         with pytest.raises(InvalidRequest):
             use(engine, ids)
             pytest.fail(f"{ids} was not refused")
+
+
+# ---- code of the caller may raise anything, ``SystemExit`` included
+
+ENDINGS = [SystemExit(3), KeyboardInterrupt("mine"), asyncio.CancelledError("mine"), GeneratorExit("mine")]
+LONG = Stop(max_tokens=40, ignore_eog=True)
+
+each_ending = pytest.mark.parametrize("ending", ENDINGS[:2], ids=lambda ending: type(ending).__name__)
+
+
+def raising(error: BaseException) -> Any:
+    """A function that raises ``error``, whatever it is given."""
+
+    def function(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return function
+
+
+# ---- an engine with a thread
+
+
+@each_ending
+def test_a_listener_that_would_end_the_thread_ends_its_request_only(
+    threaded: Engine, ending: BaseException
+) -> None:
+    other = threaded.submit(Request("The king", n=2, stop=LONG))
+    failing = threaded.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=None, ignore_eog=True)))
+    heard = threading.Event()
+    failing.add_listener(raising(ending))
+    failing.add_listener(heard.set)
+    with pytest.raises(EngineError, match=f"listener.*{type(ending).__name__}"):
+        failing.wait(WAIT)
+    assert heard.is_set()
+    assert [len(branch.ids) for branch in other.wait(WAIT).branches] == [40, 40]
+    assert threaded.alive
+    assert works(threaded)
+
+
+# ---- an engine that its caller steps
+
+
+@pytest.mark.parametrize("where", ["logits_callback", "listener"])
+@each_ending
+def test_who_steps_the_engine_gets_what_its_own_code_raised(
+    engine: Engine, ending: BaseException, where: str
+) -> None:
+    other = engine.submit(Request("The king", stop=SHORT))
+    callback = raising(ending) if where == "logits_callback" else None
+    failing = engine.submit(Request(PROMPT, n=2, stop=LONG, logits_callback=callback))
+    if where == "listener":
+        failing.add_listener(raising(ending))
+    with pytest.raises(type(ending)):
+        drive(engine, lambda: failing.done)
+    drive(engine, lambda: other.done and failing.done)
+    with pytest.raises(EngineError, match=where):
+        failing.wait(0)
+    assert len(other.wait(0).branches[0].ids) == 4
+    assert works(engine)

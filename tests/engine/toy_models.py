@@ -190,32 +190,6 @@ def make_t5(path: Path, seed: int = 1) -> Path:
     return path
 
 
-def make_bert(path: Path, seed: int = 1) -> Path:
-    """An encoder: every token sees all others, and nothing goes on from the last."""
-    metadata = _common("bert", layers=1)
-    metadata += [
-        ("bert.feed_forward_length", _U32, FEED),
-        ("bert.attention.head_count", _U32, HEADS),
-        ("bert.attention.layer_norm_epsilon", _F32, 1e-5),
-        ("bert.attention.causal", _BOOL, False),
-        ("bert.pooling_type", _U32, 1),
-        ("tokenizer.ggml.token_type_count", _U32, 2),
-    ]
-    rng = np.random.default_rng(seed)
-    tensors: Tensors = {
-        "token_embd.weight": _random(rng, len(_TOKENS), WIDTH),
-        "token_types.weight": _random(rng, 2, WIDTH),
-        "position_embd.weight": _random(rng, CONTEXT, WIDTH),
-        "blk.0.ffn_up.weight": _random(rng, FEED, WIDTH),
-        "blk.0.ffn_down.weight": _random(rng, WIDTH, FEED),
-        **{f"blk.0.attn_{name}.weight": _random(rng, WIDTH, WIDTH) for name in ("q", "k", "v", "output")},
-    }
-    for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
-        tensors |= {f"{name}.weight": np.ones(WIDTH, np.float32), f"{name}.bias": np.zeros(WIDTH, np.float32)}
-    _write(path, metadata, tensors)
-    return path
-
-
 def make_without_vocabulary(path: Path, seed: int = 1) -> Path:
     """A file that says its vocabulary is somewhere else, as some for speech and pictures do."""
     metadata: Metadata = [pair for pair in _common("mamba", layers=1) if not pair[0].startswith("tokenizer.")]

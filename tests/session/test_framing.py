@@ -15,7 +15,7 @@ from srbwriter.session import Session, framing
 from srbwriter.session.framing import REQUEST, ChatFrame
 from srbwriter.story import ROOT, Story
 from srbwriter.story.model import LoreEntry, Settings, settings_from, settings_text
-from tests.engine.instruct_model import CHATML, make_instruct
+from tests.fakes.instruct_model import CHATML, make_instruct
 from tests.session.conftest import OPTIONS, ready, write_round
 
 OPENING = "The lamp had gone out twice that night, and Mara went up the stairs again."

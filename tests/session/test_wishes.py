@@ -19,8 +19,8 @@ from srbwriter.session.wishes import MOST_KEPT, Wishes
 from srbwriter.story import Refused, Story
 from srbwriter.story.context.assemble import NEAR_END
 from srbwriter.tui.write.status import Watch, left, note
-from tests.engine.instruct_model import make_instruct
 from tests.engine.support import decoded_rows, evaluate_last_tokens
+from tests.fakes.instruct_model import make_instruct
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 

@@ -7,18 +7,17 @@ construction of a request.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
 
-import regex
-
-from ...prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner, last_sentence_start
+from ...prose import Scanner, last_sentence_start
 from ..generation import BEYOND_THE_END, Branch, Buffer, Generation, listener_error
+from ..rules import SCANNERS, stop_pattern
 from ..seeds import derive_seed
 from ..types import (
     Added,
@@ -43,20 +42,9 @@ from ..types import (
 from .dialects import Tokens
 from .vocabulary import decode, encode, piece
 
-if TYPE_CHECKING:
-    from .answer import Answer
-
 SEEDS = 1 << 31
 """Every server takes the seeds below."""
 _CONTEXT = 64  # characters of earlier text from which a sentence is recognized
-
-
-class End(NamedTuple):
-    """The branch ends after the first ``keep`` characters of the text that was not shown yet."""
-
-    keep: int
-    reason: FinishReason
-    stop_text: str | None = None
 
 
 class StopRules:
@@ -68,39 +56,40 @@ class StopRules:
     def __init__(self, stop: Stop, before: str, since: str, held: str = "") -> None:
         self.stop, self.held = stop, held
         self._shown = len(before) + len(since)
-        strings = sorted(filter(None, stop.strings), key=len, reverse=True)
-        self._pattern = regex.compile("|".join(map(regex.escape, strings))) if strings else None
+        self._pattern = stop_pattern(stop.strings)
         self._scanner: Scanner | None = None
         if stop.boundary is not None:
-            scanners = {"line": LineScanner, "sentence": SentenceScanner, "paragraph": ParagraphScanner}
             context = before[-_CONTEXT:]
-            self._scanner = scanners[stop.boundary](len(before) - len(context))
+            self._scanner = SCANNERS[stop.boundary](len(before) - len(context))
             self._scanner.feed(context)
             self._scanner.mark()
             self._scanner.feed(since + held)
 
-    def add(self, text: str, tokens: int) -> tuple[str, End | None]:
-        """Add the text of the branch's ``tokens``-th token; return what is to be shown, and the end."""
+    def add(self, text: str, tokens: int) -> tuple[str, FinishReason | None, str | None]:
+        """Add the text of the branch's ``tokens``-th token; return what is to be shown, and how it ends."""
         stop, window, hold = self.stop, self.held + text, 0
-        ends: list[End] = []
+        ends: list[tuple[int, FinishReason, str | None]] = []
         match = self._pattern.search(window, partial=True) if self._pattern is not None else None
         if match is not None and match.partial:
             hold = len(window) - match.start()
         elif match is not None:
             keep = match.end() if stop.include_string else match.start()
-            ends.append(End(keep, FinishReason.STOP, match.group()))
+            ends.append((keep, FinishReason.STOP, match.group()))
         if self._scanner is not None and stop.boundary is not None:
             unit_ends = self._scanner.feed(text)
             hold = max(hold, self._scanner.held)
             if unit_ends and tokens >= stop.min_tokens:
-                ends.append(End(max(unit_ends[0] - self._shown, 0), FinishReason(stop.boundary)))
+                ends.append((max(unit_ends[0] - self._shown, 0), FinishReason(stop.boundary), None))
         if tokens > stop.after_min_tokens and tokens >= stop.min_tokens:
-            ends += [End(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
-        end = min(ends, key=lambda each: each.keep, default=None)
-        keep = len(window) - min(hold, len(window)) if end is None else end.keep
+            ends += [(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
+        if ends:
+            keep, reason, stop_text = min(ends, key=lambda end: end[0])
+            self.held = ""
+            return window[:keep], reason, stop_text
+        keep = len(window) - min(hold, len(window))
         self._shown += keep
-        self.held = window[keep:] if end is None else ""
-        return window[:keep], end
+        self.held = window[keep:]
+        return window[:keep], None, None
 
 
 class RemoteRequest:
@@ -117,7 +106,6 @@ class RemoteRequest:
         self.branches: list[RemoteBranch] = []
         self.events: list[Event] = []
         self.prompt_done = self.dead = False
-        self._seeds: set[int] = set()  # of all attempts
 
     @property
     def live(self) -> bool:
@@ -128,14 +116,6 @@ class RemoteRequest:
         self.branches.append(RemoteBranch(self, sampling, stop, seed))
         self.generation.branches.append(self.branches[-1].branch)
         return self.branches[-1]
-
-    def new_seed(self, asked: int | None, base: int, k: int) -> int:
-        """Return the seed ``asked`` for, or the k-th from ``base`` on that no attempt of the request had."""
-        seed = asked
-        while seed is None or (asked is None and seed in self._seeds):
-            seed, k = derive_seed(base, k) % SEEDS, k + 1
-        self._seeds.add(seed)
-        return seed
 
     def publish(self, obeyed: bool = False) -> None:
         """Publish the events since the last time; ``obeyed``: after a command, which may end the request."""
@@ -180,7 +160,8 @@ class RemoteRequest:
         first = self.branches[0].branch
         for sampling, stop in zip(for_each(samplings, n), for_each(stops, n), strict=True):
             index = len(self.branches)
-            seed = self.new_seed(None if sampling is None else sampling.seed, first.seed, index)
+            asked = None if sampling is None else sampling.seed
+            seed = derive_seed(first.seed, index) % SEEDS if asked is None else asked
             made = self.add(sampling or first.sampling, stop or first.stop_rule, seed)
             self.events.append(Added(index))
             made.begin(begin)
@@ -193,15 +174,16 @@ class RemoteBranch:
         base: the ids that its text follows.
         limit: tokens that it may have; None: any number.
         tokens: tokens that its text has.
-        answer: what writes the branch; None while nothing does.
-        failures: attempts since the last token.
+        answer: the task that writes the branch; None while none does.
+        failures: attempts since the last token; ``came`` says whether one came since the last of them.
     """
 
     def __init__(self, request: RemoteRequest, sampling: Sampling, stop: Stop, seed: int) -> None:
         self.request = request
         self.branch = Branch(request.generation, len(request.branches), sampling, stop, seed)
         self.base: Sequence[int] = request.generation.prompt_ids
-        self.answer: Answer | None = None
+        self.answer: asyncio.Task[None] | None = None
+        self.came = False
         self.tokens = self.failures = 0
         self._floor = 0  # characters before those that the stop rules look at
         self._answered = (0, 0)  # characters and tokens before those of the answer
@@ -244,16 +226,16 @@ class RemoteBranch:
 
     # ---- what the server writes
 
-    def begin_answer(self, answer: Answer) -> None:
+    def begin_answer(self, answer: asyncio.Task[None]) -> None:
         """Note that an answer writes the branch from the text that is shown."""
-        self.answer, self._answered = answer, (self.chars, self.tokens)
+        self.answer, self.came, self._answered = answer, False, (self.chars, self.tokens)
         self._unplaced.clear()
         self._look()
 
     def receive(self, event: Tokens) -> None:
         """Add text to the branch and apply the stop rules."""
         branch, now = self.branch, time.monotonic()
-        self.failures, branch.error = 0, None
+        self.failures, self.came, branch.error = 0, True, None
         if not branch.started_at:
             branch.started_at, seconds = now, branch.stop_rule.max_seconds
             self._deadline = None if seconds is None else now + seconds
@@ -262,12 +244,12 @@ class RemoteBranch:
         self._unplaced += event.logprobs
         if event.text:
             self.tokens += 1
-            shown, end = self._rules.add(event.text, self.tokens)
+            shown, reason, stop_text = self._rules.add(event.text, self.tokens)
             self.show(shown)
-            if end is not None:
-                self.finish(end.reason, end.stop_text)
-            elif self._deadline is not None and now > self._deadline:
-                self.finish(FinishReason.LENGTH)
+            if reason is None and self._deadline is not None and now > self._deadline:
+                reason = FinishReason.LENGTH
+            if reason is not None:
+                self.finish(reason, stop_text)
 
     def show(self, text: str, ids: Sequence[int] | None = None) -> None:
         """Add text to what readers see, with the ids that spell it."""
@@ -344,10 +326,11 @@ class RemoteBranch:
         self.finish(FinishReason.ERROR, error=error)
 
     def leave(self) -> None:
-        """Let go of the answer that writes the branch."""
+        """Let go of the answer that writes the branch; with the last of them its connection is closed."""
         answer, self.answer = self.answer, None
-        if answer is not None:
-            answer.leave()
+        others = any(each.answer is answer for each in self.request.branches)
+        if answer is not None and not others and answer is not asyncio.current_task():
+            answer.cancel()
 
     def ask_again(self) -> None:
         """Let the branch be asked for, from the text that is shown."""
@@ -377,13 +360,17 @@ class RemoteBranch:
     ) -> None:  # fmt: skip
         branch = self.branch
         branch.sampling = sampling or branch.sampling
-        branch.seed = self.request.new_seed(seed, branch.seed, branch.buffer.revision + 1)
-        self.leave()
-        self.cut(0)
+        self._begin_attempt(0, seed)
         branch.started_at = branch.changed_at = 0.0
         self.apply_stop(stop or branch.stop_rule)
         self.begin(begin)
         self.ask_again()
+
+    def _begin_attempt(self, chars: int, seed: int | None) -> None:
+        branch = self.branch
+        branch.seed = derive_seed(branch.seed, branch.buffer.revision + 1) % SEEDS if seed is None else seed
+        self.leave()
+        self.cut(chars)
 
     def begin(self, ids: Sequence[int]) -> None:
         """Begin the text with ``ids``; the rule's number of tokens comes after them."""
@@ -413,9 +400,7 @@ class RemoteBranch:
             self.let_text_be()
         self.ask_again()
 
-    def rewind(
-        self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None
-    ) -> None:  # fmt: skip
+    def rewind(self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None) -> None:
         branch, ends = self.branch, self.branch.buffer.ends
         if tokens is not None:
             kept = ends[-tokens - 1] if tokens < len(ends) else 0
@@ -423,9 +408,7 @@ class RemoteBranch:
             kept = max(self.chars - chars, 0)
         else:
             kept = last_sentence_start(branch.text, sentences or 0)
-        self.leave()
-        self.cut(kept)
-        branch.seed = self.request.new_seed(seed, branch.seed, branch.buffer.revision + 1)
+        self._begin_attempt(kept, seed)
         self.apply_stop(branch.stop_rule)
         self.ask_again()
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -14,9 +14,14 @@ from .. import limits
 from ..backend import WITHOUT_CACHE
 from ..capabilities import Capabilities
 from ..parameters import PARAMETERS, read_schema, spelled
-from ..types import FinishReason, InvalidRequest, ModelInfo, Priority, RemoteError, Request, Sampling
+from ..types import FinishReason, InvalidRequest, ModelInfo, Priority, RemoteError, Sampling
 from .transport import IS_IT_AN_ENGINE, Transport, misnumbered, own_words, unreadable
 from .vocabulary import FINGERPRINT, SIZE, decode
+
+if TYPE_CHECKING:
+    from .branch import RemoteBranch
+
+Branches: TypeAlias = "Sequence[RemoteBranch]"
 
 _USUAL_WINDOW = 8192  # tokens, where a server does not say
 _UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
@@ -39,7 +44,6 @@ class Profile:
     Attributes:
         server: its name and version, as it says itself.
         many: equal branches in one request at most.
-        requests: under way at once at most; 0: it does not say.
         template: it puts chats into words itself.
         lacks: features and fields of Sampling that it does not know.
         lacking: why it cannot, in its own words.
@@ -49,7 +53,6 @@ class Profile:
     server: str
     info: ModelInfo
     many: int = 1
-    requests: int = 0
     template: bool = False
     lacks: frozenset[str] = frozenset()
     lacking: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -80,24 +83,11 @@ class Profile:
         return Capabilities({**missing, **self.lacking, **WITHOUT_CACHE})
 
 
-class Completion(NamedTuple):
-    """One request for text: ``n`` branches that continue ``text`` in one way, seeded from ``seed`` on."""
-
-    text: str
-    sampling: Sampling
-    seed: int
-    n: int
-    max_tokens: int | None  # that each may still write; None: no limit
-    min_tokens: int
-    ignore_eog: bool
-    request: Request  # for what concerns no single branch
-    whole: bool = True  # these are all branches of ``request``, and none has begun
-
-
 class Tokens(NamedTuple):
     """Text of one branch, and why the branch ended if it has.
 
-    ``logprobs`` are those of the server's tokens, whose text may come later than they do.
+    ``logprobs`` are those of the server's tokens, whose text may come later than they do. With ``back_to``
+    the server has rewound the branch to so many characters and tokens.
     """
 
     branch: int
@@ -105,17 +95,7 @@ class Tokens(NamedTuple):
     logprobs: tuple[float, ...] = ()
     finish: FinishReason | None = None
     problem: str = ""  # where ``finish`` is an error
-
-
-class Rewound(NamedTuple):
-    """The server has rewound a branch to its first ``chars`` characters, which ``tokens`` tokens wrote."""
-
-    branch: int
-    chars: int
-    tokens: int
-
-
-StreamEvent: TypeAlias = "Tokens | Rewound"
+    back_to: tuple[int, int] | None = None
 
 
 # ---- OpenAI's, and vLLM's
@@ -158,22 +138,27 @@ class Dialect:
         lacks = _SAMPLING - _PLAIN | _ONLY_OURS | _ENDS | {"logprobs"}
         return Profile("openai", "this server", info, many=many, lacks=lacks)
 
-    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
-        """Return the path and the body of a request."""
-        penalties = ("frequency_penalty", "presence_penalty")
+    def encode(
+        self, text: str, branches: Branches, least: int, most: int | None, ignore_eog: bool
+    ) -> tuple[str, dict[str, Any]]:  # fmt: skip
+        """Return the path and the body of a request: equal branches, which continue ``text``.
+
+        Each is to write ``least`` to ``most`` tokens; None is no limit.
+        """
+        sampling, penalties = branches[0].branch.sampling, ("frequency_penalty", "presence_penalty")
         return "/v1/completions", {
             "model": self.model,
-            "prompt": asked.text,
+            "prompt": text,
             "stream": True,
-            "temperature": asked.sampling.temperature,
-            "top_p": asked.sampling.top_p,
-            "max_tokens": _UNLIMITED if asked.max_tokens is None else asked.max_tokens,
-            "seed": asked.seed,
-            **({"n": asked.n} if asked.n > 1 else {}),
-            **{name: value for name in penalties if (value := getattr(asked.sampling, name))},
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": _UNLIMITED if most is None else most,
+            "seed": branches[0].next_seed,
+            **({"n": len(branches)} if len(branches) > 1 else {}),
+            **{name: value for name in penalties if (value := getattr(sampling, name))},
         }
 
-    def parse(self, data: bytes) -> Sequence[StreamEvent]:
+    def parse(self, data: bytes) -> Sequence[Tokens]:
         """Parse the data of one event. Raises RemoteError for garbage, and for an error that it reports."""
         if data == b"[DONE]":
             return ()
@@ -184,14 +169,14 @@ class Dialect:
                 raise RemoteError(self.where, words) from None
             raise unreadable(self.where, data) from None
 
-    def read(self, event: Any) -> Sequence[StreamEvent]:
+    def read(self, event: Any) -> Sequence[Tokens]:
         """Return what an ``event`` says. Raises ValueError for garbage."""
         choices: list[_Choice] = event.choices
         numbers = [choice.index for choice in choices]
         if len(set(numbers)) < len(numbers):
             raise misnumbered(self.where, f"it sends words for a branch twice at once ({numbers})")
         ends = {"length": FinishReason.LENGTH, "abort": FinishReason.ERROR, "error": FinishReason.ERROR}
-        found: list[StreamEvent] = []
+        found: list[Tokens] = []
         for each in choices:
             reason = FinishReason.EOG if each.stop_reason is None else FinishReason.STOP
             finish = None if each.finish_reason is None else ends.get(each.finish_reason, reason)
@@ -236,12 +221,13 @@ class VLLM(Dialect):
         known = _PLAIN | {*spelled("vllm"), "repeat_last_n"} | _CONSTRAINTS
         return Profile("vllm", server, info, template=True, lacks=_SAMPLING - known | _ONLY_OURS)
 
-    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
-        path, body = super().encode(asked)
-        sampling, request = asked.sampling, asked.request
+    def encode(
+        self, text: str, branches: Branches, least: int, most: int | None, ignore_eog: bool
+    ) -> tuple[str, dict[str, Any]]:  # fmt: skip
+        path, body = super().encode(text, branches, least, most, ignore_eog)
+        sampling, request = branches[0].branch.sampling, branches[0].request.asked
         body |= {theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()}
-        body |= {"min_tokens": asked.min_tokens, "ignore_eos": asked.ignore_eog}
-        body |= {"max_tokens": asked.max_tokens}
+        body |= {"min_tokens": least, "max_tokens": most, "ignore_eos": ignore_eog}
         if request.logprobs is not None:
             body["logprobs"] = 0
         if request.cache_salt:
@@ -324,21 +310,23 @@ class LlamaCpp(Dialect):
         lacks = frozenset({"regex", "infill", "banned_phrases", "min_tokens", "loop_guard"})
         return Profile(
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, many=slots,
-            requests=slots, template=True, lacks=lacks | _ONLY_OURS - {"cache_prompt"},
+            template=True, lacks=lacks | _ONLY_OURS - {"cache_prompt"},
         )  # fmt: skip
 
-    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
-        sampling, request = asked.sampling, asked.request
+    def encode(
+        self, text: str, branches: Branches, least: int, most: int | None, ignore_eog: bool
+    ) -> tuple[str, dict[str, Any]]:  # fmt: skip
+        sampling, request = branches[0].branch.sampling, branches[0].request.asked
         window = min(_window_of(self.card) or limits.TOKENS, limits.TOKENS)
         body: dict[str, Any] = {
-            "prompt": asked.text,
+            "prompt": text,
             "stream": True,
             "return_progress": True,  # a sign of life while a long prompt is evaluated
             "cache_prompt": request.cache_prompt,
-            "n_predict": -1 if asked.max_tokens is None else asked.max_tokens,
-            "n_cmpl": asked.n,
-            "seed": asked.seed,
-            "ignore_eos": asked.ignore_eog,
+            "n_predict": -1 if most is None else most,
+            "n_cmpl": len(branches),
+            "seed": branches[0].next_seed,
+            "ignore_eos": ignore_eog,
             **{name: getattr(sampling, name) for name in spelled("llamacpp")},
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers) or ["\n"],
         }
@@ -349,7 +337,7 @@ class LlamaCpp(Dialect):
             body["n_probs"] = 1
         return "/completion", body | _sampler_fields(sampling)
 
-    def read(self, event: Any) -> Sequence[StreamEvent]:
+    def read(self, event: Any) -> Sequence[Tokens]:
         if event.prompt_progress is not None:
             return ()
         ends = {"limit": FinishReason.LENGTH, "word": FinishReason.STOP}
@@ -396,17 +384,20 @@ class Srb(Dialect):
             template=bool(info.chat_template), lacking=dict[str, str](card.get("lacks", {})),
         )  # fmt: skip
 
-    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
-        sampling, request = asked.sampling, asked.request
+    def encode(
+        self, text: str, branches: Branches, least: int, most: int | None, ignore_eog: bool
+    ) -> tuple[str, dict[str, Any]]:  # fmt: skip
+        first, n = branches[0], len(branches)
+        sampling, request = first.branch.sampling, first.request.asked
         apart = {"seed", "samplers", "logit_bias", "dry_sequence_breakers", "banned_phrases"} | _CONSTRAINTS
         body: dict[str, Any] = {
-            "prompt": asked.text,
+            "prompt": text,
             "parse_special": True,  # a chat template writes them
-            "n": asked.n,
-            "seed": asked.seed,
-            "max_tokens": -1 if asked.max_tokens is None else asked.max_tokens,
-            "min_tokens": asked.min_tokens,
-            "ignore_eos": asked.ignore_eog,
+            "n": n,
+            "seed": first.next_seed,
+            "max_tokens": -1 if most is None else most,
+            "min_tokens": least,
+            "ignore_eos": ignore_eog,
             "stop": [],
             "after_any": [],
             "cache_prompt": request.cache_prompt,
@@ -419,7 +410,7 @@ class Srb(Dialect):
         if sampling.dry_multiplier:
             body["dry_sequence_breakers"] = list(sampling.dry_sequence_breakers)
         if sampling.banned_phrases:
-            body["banned_phrases"] = [list(sampling.banned_phrases)] * asked.n
+            body["banned_phrases"] = [list(sampling.banned_phrases)] * n
         if request.logprobs is not None:
             body["logprobs"] = 0
         if request.priority > Priority.NORMAL:
@@ -428,11 +419,11 @@ class Srb(Dialect):
             body["cache_salt"] = request.cache_salt
         if request.penalty_prompt is not None:
             body["penalty_prompt"] = decode(cast("list[int]", request.penalty_prompt))
-        if asked.whole:  # who is rolled again is drawn by itself
+        if first.at_prompt and n == len(first.request.branches):  # who is rolled again is drawn by itself
             body["siblings"] = request.siblings
         return "/srb/v1/completions?sse=1&rich=1", body | _sampler_fields(sampling)
 
-    def read(self, event: Any) -> Sequence[StreamEvent]:
+    def read(self, event: Any) -> Sequence[Tokens]:
         match event.event:
             case "stream" if event.index >= 0 and event.text is not None:
                 return (Tokens(event.index, event.text, _logprobs(one.logprob for one in event.logprobs)),)
@@ -441,7 +432,7 @@ class Srb(Dialect):
                 reason = FinishReason(event.reason) if known else FinishReason.STOPPED
                 return (Tokens(event.index, "", (), reason, str(event.error or "")),)
             case "cut" if event.index >= 0:
-                return (Rewound(event.index, event.chars, event.tokens),)
+                return (Tokens(event.index, "", back_to=(event.chars, event.tokens)),)
             case "start" | "queue" | "prompt" | "state" | "banned" | "added" | "done":
                 return ()
             case _:

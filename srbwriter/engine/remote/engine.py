@@ -41,7 +41,7 @@ from ..types import (
     for_each,
 )
 from ..window import fit
-from .answer import Answer
+from .answer import write_branches
 from .branch import SEEDS, RemoteBranch, RemoteRequest
 from .dialects import Dialect, Profile, connect
 from .options import RemoteOptions, shown
@@ -62,20 +62,19 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
     Attributes:
         active: requests that are being written.
         generated: tokens that came, of all requests; ``prompt_tokens`` were sent.
+        notices: problems that were told since a token came last.
     """
 
     transport: Transport | None = None
     dialect: Dialect
     profile: Profile
-    gate: asyncio.Semaphore
-    """Lets so many answers be written at once as the server can."""
 
     def __init__(self, options: RemoteOptions) -> None:
         RequestChecks.__init__(self, SIZE, options.max_branches)
         self.options = options
         self.active: set[RemoteRequest] = set()
         self.generated = self.prompt_tokens = 0
-        self._notices: set[str] = set()  # problems since a token came last
+        self.notices: set[str] = set()
         self._numbers, self._drawn = itertools.count(1), itertools.count()
         seed = options.seed
         self._seed = seed if seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -119,8 +118,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         transport = self.transport = Transport(self.options)
         self.dialect, self.profile = await transport.repeat(lambda: connect(transport))
         self.capabilities, self.n_ctx = self.profile.capabilities, self.profile.info.n_ctx
-        most = self.options.max_requests
-        self.gate = asyncio.Semaphore(min(most, self.profile.requests or most))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -137,8 +134,9 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         if not self._closing:
             self._closing = True
             asyncio.run_coroutine_threadsafe(self._end(timeout), self._loop)
-            self._thread.join(2 * timeout)
-            self._abandon()
+            if threading.current_thread() is not self._thread:  # else a listener asks for it
+                self._thread.join(2 * timeout)
+                self._abandon()
 
     async def _end(self, seconds: float) -> None:
         """End everything on the loop, then the connections."""
@@ -199,7 +197,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
             own = sampling.seed if isinstance(request.sampling, tuple) else None
             seed = own if own is not None else base + index  # neighbours can share a request
-            branch = made.add(sampling, stop, made.new_seed(seed, base, index))
+            branch = made.add(sampling, stop, seed)
             if index < len(request.takes):
                 branch.take_up(request.takes[index], encode(request.takes[index].text))
             else:
@@ -312,7 +310,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         except Exception as error:
             log.exception("%s of a branch elsewhere failed", command.verb)
             for each in request.branches:
-                each.fail(EngineError(f"{command.verb}: {error!r}"))
+                if each.branch.live:
+                    each.fail(EngineError(f"{command.verb}: {error!r}"))
         command.generation.arrived(command)
         self.write(request)
         request.publish(obeyed=True)
@@ -339,18 +338,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
                 groups.append(group)
             group.append(each)
         for group in groups:
-            answer = Answer(self, request, group)
-            answer.task = self._loop.create_task(answer.run())
-            self._tasks.add(answer.task)
-            answer.task.add_done_callback(self._tasks.discard)
-
-    def count_token(self) -> None:
-        self.generated += 1
-        self._notices.clear()
-
-    def tell_once(self, error: RemoteError, seconds: float, attempt: int) -> None:
-        """Tell of an attempt that failed, once for all branches that it befalls."""
-        problem = f"{error.problem} {attempt}"
-        if problem not in self._notices:
-            self._notices.add(problem)
-            self.dialect.transport.notify(error, seconds, attempt, self.options.retries)
+            task = self._loop.create_task(write_branches(self, request, group))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            for each in group:
+                each.begin_answer(task)

@@ -8,10 +8,10 @@ import json
 import logging
 import os
 import re
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
+from urllib.parse import urljoin
 
 import httpx
 import msgspec
@@ -32,6 +32,7 @@ _MOST = 16 << 20  # bytes of one event: more than any answer has
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
 _REPEATS = 3  # of a question that failed
+_NO_EVENT = re.compile(r"data:|(event|id|retry)?:[^\ufffd]*$|\r?$")
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """HTTP statuses after which another attempt may succeed."""
 _CURES: Mapping[int, str] = {
@@ -50,15 +51,18 @@ class Transport:
     def __init__(self, options: RemoteOptions) -> None:
         url = address(options.url)
         self.options, self.where = options, shown(url)
-        headers = {"User-Agent": f"srbwriter/{__version__}", "Accept-Encoding": "identity"}
+        headers = {
+            "User-Agent": f"srbwriter/{__version__}", "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+        }  # fmt: skip
         if options.key:
             headers["Authorization"] = f"Bearer {options.key}"
         self._client = httpx.AsyncClient(
             base_url=url,
             headers=headers,
             verify=httpx.create_ssl_context(options.verify),
-            timeout=httpx.Timeout(options.silent_seconds, connect=options.connect_seconds),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
+            timeout=httpx.Timeout(options.silent_seconds, connect=options.connect_seconds, pool=None),
+            limits=httpx.Limits(max_connections=options.max_requests, keepalive_expiry=60.0),
         )
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -73,14 +77,14 @@ class Transport:
 
     @asynccontextmanager
     async def events(self, path: str, body: Any) -> AsyncGenerator[AsyncGenerator[list[bytes]]]:
-        """Send a request for events; gives the data of those that came together, as a list.
+        """Send a request for server-sent events; gives the data of those that came together, as a list.
 
         Leaving before the end closes the connection, which ends the request over there. Raises RemoteError,
         also while the events are read.
         """
         async with self._request("POST", path, body) as response:
             if response.headers.get("content-type", "").startswith("text/html"):
-                raise unreadable(self.where, await response.aread() or b"<html>")
+                raise unreadable(self.where, b"<html>")
             yield self._read_events(response)
 
     @asynccontextmanager
@@ -88,13 +92,10 @@ class Transport:
         self, method: str, path: str, body: Any, timeout: Any = httpx.USE_CLIENT_DEFAULT
     ) -> AsyncGenerator[httpx.Response]:
         """Send a request; its answer is still to be read. Raises RemoteError, also while it is read."""
-        content, headers = None, {"Content-Type": "application/json"}
-        if body is not None:
-            content = msgspec.json.encode(body)
+        content = None if body is None else msgspec.json.encode(body)
+        sent = self._client.stream(method, path, content=content, timeout=timeout)
         try:
-            async with self._client.stream(
-                method, path, content=content, headers=headers, timeout=timeout
-            ) as response:
+            async with sent as response:
                 if not response.is_success:
                     refusal = await response.aread()
                     raise from_answer(self.where, response.status_code, response.headers, refusal, path)
@@ -103,23 +104,19 @@ class Transport:
             raise from_transport(self.where, error) from error
 
     async def _read_events(self, response: httpx.Response) -> AsyncGenerator[list[bytes]]:
-        """Yield the data of server-sent events, of which each is one line. Raises RemoteError."""
+        """Yield the data of events, of which each is one line. Raises RemoteError."""
         rest = b""
         async for chunk in response.aiter_bytes():
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > _MOST:
                 raise unreadable(self.where, rest)
-            if events := [data for line in lines if line and (data := self._data_of(line))]:
+            events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+            for line in lines:
+                # To pass over a line of no event might be to lose a token, and so might a spoilt end of one.
+                if not _NO_EVENT.match(line.decode("utf-8", "replace")):
+                    raise unreadable(self.where, line)
+            if events := list(filter(None, events)):
                 yield events
-
-    def _data_of(self, line: bytes) -> bytes:
-        if line.startswith(b"data:"):
-            return line[5:].strip()
-        # To pass over a line of no event might be to lose a token, and so might a spoilt end of one.
-        with contextlib.suppress(UnicodeDecodeError):
-            if re.match(r"(event|id|retry)?:|\r?$", line.decode()):
-                return b""
-        raise unreadable(self.where, line)
 
     async def repeat(self, question: Callable[[], Awaitable[T]]) -> T:
         """Return the answer to a question; an attempt that failed is repeated. Raises RemoteError."""
@@ -153,12 +150,12 @@ class Transport:
 
 def from_transport(where: str, error: Exception) -> RemoteError:
     """Return the error for a failure below HTTP."""
-    words, again = str(error), False
+    words = str(error)
     match error:
-        case httpx.ConnectTimeout() | httpx.PoolTimeout():
-            problem, again = "it does not answer; is the address right?", True
+        case httpx.ConnectTimeout():
+            return RemoteError(where, "it does not answer; is the address right?")
         case httpx.ReadTimeout() | httpx.WriteTimeout():
-            problem, again = "it has said nothing for too long", True
+            return RemoteError(where, "it has said nothing for too long")
         case httpx.UnsupportedProtocol() | httpx.InvalidURL():
             problem = f"{words}; give an address like http://host:8000"
         case httpx.ConnectError() if "CERTIFICATE" in words.upper():
@@ -167,12 +164,16 @@ def from_transport(where: str, error: Exception) -> RemoteError:
                 "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify"
             )
         case httpx.ConnectError() if "[SSL" in words:
-            problem = f"TLS failed ({words}); if none is spoken there, the address begins with http://"
+            plain = where.replace("https:", "http:", 1)
+            problem = f"TLS failed ({words}); if none is spoken at that port, try --connect {plain}"
         case httpx.ConnectError():
-            problem, again = f"no connection ({_reason(error)}); is the server running?", True
+            return RemoteError(where, f"no connection ({_reason(error)}); is the server running?")
         case _:
-            problem, again = f"the connection was lost ({_reason(error)})", True
-    return RemoteError(where, problem, again=again)
+            cure = ""
+            if "without sending" in words and where.startswith("http:"):
+                cure = f"; perhaps TLS is spoken at that port; try --connect https{where[4:]}"
+            return RemoteError(where, f"the connection was lost ({_reason(error)}){cure}")
+    return RemoteError(where, problem, again=False)
 
 
 def from_answer(
@@ -181,7 +182,8 @@ def from_answer(
     """Return the error for an answer that is no 2xx: the server's own words, and the cure if there is one."""
     words, field, wait = own_words(body) or f"HTTP {status}", "", 0.0
     if status < 400:  # a key would go along
-        words = f"it sends us on to {headers.get('location')}, which is not followed; {IS_IT_AN_ENGINE}"
+        target = urljoin(f"{where}{path}", headers["location"]) if "location" in headers else "nowhere"
+        words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
     elif status in _CURES:
         words = _CURES[status].format(words=words, path=path)
     elif status >= 500:
@@ -213,31 +215,25 @@ def misnumbered(where: str, problem: str) -> RemoteError:
 def own_words(body: bytes) -> str:
     """Return the message in an error's body, from the first usual place that has one."""
     text = body[: 1 << 16].decode("utf-8", "replace").strip()
-    try:
-        found = _message(json.loads(text))
-    except ValueError:
-        found = "" if "<html" in text.lower() else text
-    return re.sub(r"\s+", " ", found)[:_LONGEST]
-
-
-def _message(value: Any) -> str:
-    if isinstance(value, list):
-        return "; ".join(filter(None, map(_message, cast("list[Any]", value))))
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        places = ("error", "message", "msg", "detail", "result")
-        return next((found for name in places if (found := _message(fields.get(name)))), "")
-    return value if isinstance(value, str) else ""
+    found: Any = "" if "<html" in text.lower() else text
+    with contextlib.suppress(ValueError):
+        found = json.loads(text)
+    while isinstance(found, list | dict):
+        fields: Any = cast("Any", found)
+        if isinstance(found, list):
+            found = fields[0] if fields else ""
+        else:
+            places = ("error", "message", "msg", "detail", "result")
+            found = next((fields[name] for name in places if fields.get(name)), "")
+    return re.sub(r"\s+", " ", found)[:_LONGEST] if isinstance(found, str) else ""
 
 
 def _reason(error: BaseException) -> str:
     """Return why a connection failed in the system's words, if it has some."""
     found: list[BaseException] = [error]
     for each in found:
-        if isinstance(each, socket.gaierror):
-            return "no machine has that name"
         if isinstance(each, OSError) and each.errno:
-            return os.strerror(each.errno).lower()
+            return os.strerror(each.errno).lower() if each.errno > 0 else "no machine has that name"
         several: tuple[BaseException, ...] = getattr(each, "exceptions", ())  # of an exception group
         found.extend(cause for cause in (each.__cause__, each.__context__, *several) if cause is not None)
     return next((str(each) for each in found if str(each)), type(error).__name__)

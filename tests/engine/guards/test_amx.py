@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-from pathlib import Path
-
 import pytest
 
 from srbwriter.engine.native import amx
@@ -42,23 +38,3 @@ def test_only_amx_of_an_unsound_build_is_avoided(monkeypatch: pytest.MonkeyPatch
     assert answer(monkeypatch, b"AVX512 = 1 | AMX_INT8 = 1 |", [new, old]) is False
     assert answer(monkeypatch, b"AVX512 = 1 | AMX_INT8 = 1 |", [new]) is True
     assert answer(monkeypatch, b"AVX512 = 1 |", [old]) is True
-
-
-class Symbol(ctypes.Structure):
-    """Where a symbol was loaded from, as ``dladdr`` says it (``Dl_info``)."""
-
-    _fields_ = [
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("at", ctypes.c_void_p),
-    ]
-
-
-def test_the_library_with_the_code_for_amx_is_found() -> None:
-    """The one that this process has loaded, and no other of llama.cpp's libraries."""
-    amx.library()
-    has_amx = amx.L._lib.ggml_cpu_has_amx_int8
-    found = Symbol()
-    assert ctypes.CDLL(None).dladdr(ctypes.cast(has_amx, ctypes.c_void_p), ctypes.byref(found))
-    assert Path(os.fsdecode(found.file)).read_bytes() in amx._binaries()
