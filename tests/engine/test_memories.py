@@ -54,6 +54,7 @@ def load(kind: str, **more: Any) -> Engine:
     }  # fmt: skip
     engine = load_engine(toy_model(MAKERS[kind]), EngineOptions(**(options | more)), thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: CHUNK  # type: ignore[method-assign]
+    engine._scheduler.queue.rest_seconds = 3600.0  # idle work is done by rest()
     return engine
 
 

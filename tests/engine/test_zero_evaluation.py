@@ -79,9 +79,10 @@ def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Eng
 
 def still_engine(**options: int) -> Engine:
     """An engine that steps only when told to."""
-    return load_engine(
-        short_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options), thread=False
-    )
+    chosen = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options)
+    engine = load_engine(short_model(), chosen, thread=False)
+    engine._scheduler.queue.rest_seconds = 3600.0  # idle work is done by rest()
+    return engine
 
 
 def read_by_a_writer(engine: Engine, n: int, tokens: int = 20) -> Generation:
