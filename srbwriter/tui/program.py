@@ -26,9 +26,9 @@ from srbwriter.tui.widgets.lines import key_name
 from srbwriter.tui.write.essentials import first_key
 
 if TYPE_CHECKING:
+    from srbwriter.formats.transfer import Export, Import, Landed
     from srbwriter.models import RecommendedModel
     from srbwriter.session import Session
-    from srbwriter.story.transfer import Landed, Transfer
     from srbwriter.tui.write.branch_grid import BranchGrid
     from srbwriter.tui.write.layouts import Arrangement
     from srbwriter.tui.write.story_editor import StoryEditor
@@ -133,7 +133,12 @@ class Transfers(Protocol):
     """The interface of the running export or import for screens."""
 
     def begin(
-        self, verb: str, name: str, transfer: Transfer, then: Callable[[Landed], object], leaves: bool = False
+        self,
+        verb: str,
+        name: str,
+        transfer: Export | Import,
+        then: Callable[[Landed], object],
+        leaves: bool = False,
     ) -> None: ...
     def status_parts(self) -> tuple[str, ...]: ...
     def cancel(self) -> bool: ...

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from srbwriter import paths
-from srbwriter.story import Story, transfer
+from srbwriter.formats import transfer
+from srbwriter.story import Story
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.help import Help
 from tests.tui.conftest import Bench, OpenBench

@@ -16,8 +16,8 @@ from srbwriter.tui.story.find import FindBar, ReplaceBar
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
-    from srbwriter.story.formats import Format
-    from srbwriter.story.transfer import Landed
+    from srbwriter.formats import Format
+    from srbwriter.formats.transfer import Landed
     from srbwriter.tui.program import Writer
 
 STORY = "Story"
@@ -106,7 +106,7 @@ def export(screen: Writer) -> None:
 
 
 def _ask_target(screen: Writer, suggested: str) -> None:
-    from srbwriter.story import formats  # imported late: the formats would slow down the start
+    from srbwriter import formats  # imported late: the formats would slow down the start
 
     labels: dict[str, str] = {}
     for form in formats.writable():
@@ -123,7 +123,8 @@ def _ask_target(screen: Writer, suggested: str) -> None:
 
 def _check(screen: Writer, name: str) -> None:
     """Ask again for a name that cannot be used, and for permission to replace a file."""
-    from srbwriter.story import formats, transfer
+    from srbwriter import formats
+    from srbwriter.formats import transfer
 
     target = _path(name)
     form = formats.for_file(target)
@@ -158,7 +159,7 @@ def _path(name: str) -> Path:
 
 
 def _export(screen: Writer, target: Path, form: Format, *, force: bool) -> None:
-    from srbwriter.story import transfer
+    from srbwriter.formats import transfer
 
     screen.session.keep()
     story = screen.session.story
@@ -186,7 +187,7 @@ def import_(screen: Writer) -> None:
 
 
 def _import(screen: Writer, file: Path) -> None:
-    from srbwriter.story import transfer
+    from srbwriter.formats import transfer
 
     def opened(landed: Landed) -> None:
         screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))

@@ -138,7 +138,7 @@ def _words(file: Path, before: str) -> tuple[str, str]:
     except UnicodeDecodeError:
         text = data.decode(_OTHER_ENCODING, "replace")
         note = f"The editor did not write UTF-8; its words were read as {_OTHER_ENCODING}."
-    return _without_added_newline(text.replace("\r\n", "\n"), before), note
+    return _without_added_newline(text.replace("\r\n", "\n").replace("\r", "\n"), before), note
 
 
 def _without_added_newline(now: str, before: str) -> str:
