@@ -20,16 +20,14 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.models import Machine, Pace, RecommendedModel, memory, memory_budget, recommended
-from srbwriter.tui.dialogs.choices import model_choices
-from srbwriter.tui.dialogs.model_fetch import ModelFetch
-from srbwriter.tui.dialogs.model_offer import PICKS
+from srbwriter.tui.dialogs.model import PICKS, ModelFetch, model_choices
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.options import Preferences
 from tests.fakes import hub
 from tests.fakes.hub import Hub
 from tests.models.gguf_files import put
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import opened
 
 LIST = """
 date = 2026-11-24
@@ -89,7 +87,7 @@ async def choose(bench: Bench, name: str = "novelist") -> None:
 
 async def until(bench: Bench, pattern: str) -> None:
     """Wait until the line at the foot says what ``pattern`` describes."""
-    while not re.search(pattern, bench.screen.status_line.line):
+    while not re.search(pattern, bench.status):
         await bench.settle()
 
 
@@ -144,9 +142,7 @@ async def test_branches_are_not_stopped_by_a_model_that_has_arrived(
         await bench.write()
         await choose(bench)
         await ended(bench)
-        assert (
-            "Novelist 3B is here; it is used when these branches have ended" in bench.screen.status_line.line
-        )
+        assert "Novelist 3B is here; it is used when these branches have ended" in bench.status
         assert all(branch.live for branch in bench.session.round.branches)
         bench.screen.run("stop_all")
         await bench.settle()
@@ -224,12 +220,10 @@ async def test_what_is_in_the_way_is_said_in_one_sentence(
     async with open_bench(fake=True) as bench:
         await choose(bench)
         await ended(bench)
-        last = bench.app.messages.all[-1]
-        print(last.words)
-        assert last.error and last.words.startswith("Novelist 3B could not be fetched")
-        assert last.words.count(". ") == 1 and "\n" not in last.words, last.words
+        last = bench.last_said
+        assert last.startswith("Novelist 3B could not be fetched")
+        assert last.count(". ") == 1 and "\n" not in last, last
         assert bench.session.engine_state == "READY" and bench.app.fetch.model is None
-        assert last.words.split()[-1] in " ".join(visible(bench).split())
 
 
 def _closed_port() -> int:

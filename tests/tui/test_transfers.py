@@ -16,10 +16,9 @@ import pytest
 from srbwriter import paths
 from srbwriter.story import Story, transfer
 from srbwriter.tui.dialogs.ask import Ask
-from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.story.reading import LogView
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import answer, opened
-from tests.tui.scenarios.convert import ended
+from tests.tui.steps import answer, ended, opened
 
 
 @pytest.fixture(autouse=True)
@@ -73,11 +72,11 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
 ) -> None:
     async with open_bench() as bench:
         await endless(bench, folder)
-        line = bench.screen.status_line.line
+        line = bench.status
         assert "importing endless.json ░" in line and "0%  ·  esc stops" in line
         await bench.press(*" Hard")
         assert bench.screen.editor.text == "It rained. Hard"
-        assert "importing" in bench.screen.status_line.line
+        assert "importing" in bench.status
         await asked(bench, "export", "rain.md")
         assert "The import of endless.json is still running; esc stops it" in bench.said
         assert "importing" in bench.screen.status_line.left[0]
@@ -93,7 +92,7 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
 async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder: Path, gate: Path) -> None:
     async with open_bench(size=(80, 24)) as bench:
         await asked(bench, "export", f"{'long' * 40}.epub")
-        line = bench.screen.status_line.line
+        line = bench.status
         assert (
             "longlong" in line
             and "  0%  ·  esc stops" in line
@@ -160,7 +159,7 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
     file.write_text("mine")
     async with open_bench() as bench:
         for word in (None, "", "no", "yes"):
-            bench.app.messages.all.clear()
+            bench.app.said.clear()
             await asked(bench, "export", "rain.txt")
             assert "rain.txt exists. Type yes" in (await opened(bench, Ask)).heading
             if word is None:
@@ -207,7 +206,7 @@ async def test_a_file_that_cannot_be_read_is_said_and_the_desk_stays(
         for name, (content, words) in UNREADABLE.items():
             if content is not None:
                 (folder / name).write_bytes(content)
-            bench.app.messages.all.clear()
+            bench.app.said.clear()
             await asked(bench, "import", name)
             await ended(bench)
             assert words in bench.said and str(folder) in bench.said
@@ -225,8 +224,8 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
     (folder / "tale.txt").write_text("Once.")
     async with open_bench() as bench:
         await asked(bench, "import", str(folder / "tale.txt"))
-        await bench.press("f1")
-        await opened(bench, Help)
+        await bench.press("f12")
+        await opened(bench, LogView)
         gate.write_text("go on\n")
         work = bench.app.transfers._work
         assert work is not None and work.aside.wait(60)

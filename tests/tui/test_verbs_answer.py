@@ -9,7 +9,7 @@ import pytest
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.model import LoreEntry
-from srbwriter.tui.dialogs.choices import begin_sample, load_prompts
+from srbwriter.tui.dialogs.openings import begin_sample, load_prompts
 from srbwriter.tui.dialogs.picker import Picker
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.test_steering_keys import finish
@@ -136,7 +136,7 @@ async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open
         await bench.pilot.pause()
         assert bench.session.text() == "" and bench.session.round is None
         assert bench.session.story.settings(ROOT).request == sample.request
-        assert any("only continues text" in note.words for note in bench.app.messages.all)
+        assert "only continues text" in bench.said
         plain = next(prompt for prompt in load_prompts() if prompt.text)
         begin_sample(bench.screen, plain)
         settings = bench.session.story.settings(ROOT)
@@ -169,7 +169,7 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
     async with open_bench(n=2) as bench:
 
         async def answer(verb: str) -> str:
-            bench.app.messages.all.clear()
+            bench.app.said.clear()
             await go(bench, verb)
             return bench.last_said
 
