@@ -61,6 +61,7 @@ class App(FailingApp):
     }
     VerticalScroll { scrollbar-size-vertical: 1; }
     ToastRack { margin-bottom: 2; }
+    Toast { width: auto; max-width: 100%; padding: 0 1; margin-top: 0; }
     """
 
     def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:

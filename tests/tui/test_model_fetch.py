@@ -16,16 +16,12 @@ import pytest
 from textual.widgets import OptionList
 
 from srbwriter import launch, paths
-from srbwriter.cli.table import every_key
-from srbwriter.config import load
 from srbwriter.demo import bundled_model
-from srbwriter.models import Machine, Pace, RecommendedModel, memory, memory_budget, recommended
-from srbwriter.tui.dialogs.model import PICKS, ModelFetch, model_choices
+from srbwriter.models import Machine, Pace, RecommendedModel, recommended
+from srbwriter.tui.dialogs.model import PICKS
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.options import Preferences
 from tests.fakes import hub
 from tests.fakes.hub import Hub
-from tests.models.gguf_files import put
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import opened
 
@@ -259,17 +255,6 @@ async def measured_list(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, 
         return listed(bench).splitlines()[1:]
 
 
-async def test_the_list_says_how_fast_models_would_write(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = await measured_list(open_bench, monkeypatch, Pace(4, 5e-9, 15e-9))
-    words = "about 6 words a second in each of 4 branches. Writes whole chapters."
-    assert rows[0] == f"Novelist 3B  9 MB to fetch, base; for this machine: {words}"
-    assert rows[1].rstrip(". ") == (
-        "Sketcher 1B  3 MB to fetch, base; about 17 words a second in each of 4 branches"
-    )
-
-
 # ---- the offer
 
 
@@ -294,27 +279,3 @@ async def test_the_offer_is_made_once_after_ten_picks(open_bench: OpenBench) -> 
     async with open_bench() as bench:
         await picks(bench, PICKS)
         assert OFFER not in bench.said
-
-
-async def test_no_offer_to_whoever_has_seen_the_list_or_named_a_model(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("model")
-        await opened(bench, Picker)
-        await bench.press("escape")
-        await picks(bench, PICKS)
-        assert OFFER not in bench.said
-    named: dict[str, object] = {"model.path": bundled_model()}
-    async with open_bench(settings=named) as bench:
-        await picks(bench, PICKS)
-        assert OFFER not in bench.said
-
-
-def test_every_model_of_this_machine_can_be_chosen() -> None:
-    file = put(paths.models_dir() / "o" / "novelist.gguf")
-    bad = put(paths.models_dir() / "bad.gguf", b"no model")
-    machine = Machine(memory(), memory_budget())
-    choices = model_choices(Preferences(load(every_key(), {}, {})), ModelFetch(), machine)
-    listed = {choice.value: choice for choice in choices if isinstance(choice.value, Path)}
-    assert list(listed) == [bundled_model(), bad, file]
-    assert listed[file].title == "novelist" and "of memory: fits; models folder" in listed[file].about
-    assert "cannot be used: not a GGUF file" in listed[bad].about

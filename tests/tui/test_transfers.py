@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,38 +88,7 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
         assert "importing" not in " ".join(bench.screen.status_line.left)
 
 
-async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder: Path, gate: Path) -> None:
-    async with open_bench(size=(80, 24)) as bench:
-        await asked(bench, "export", f"{'long' * 40}.epub")
-        line = bench.status
-        assert (
-            "longlong" in line
-            and "  0%  ·  esc stops" in line
-            and line.endswith("saved ")
-            and len(line) <= 80
-        )
-        gate.write_text("go on\n")
-        await ended(bench)
-        assert [file.name for file in folder.iterdir()] == [f"{'long' * 40}.epub"]
-
-
 # ---- stopping
-
-
-async def test_escape_stops_an_export_and_leaves_branches_alone(
-    open_bench: OpenBench, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = subprocess.Popen
-    idle = [sys.executable, "-c", "import time; time.sleep(600)"]  # an export that never ends by itself
-    monkeypatch.setattr(transfer.subprocess, "Popen", lambda _, **how: begin(idle, **how))
-    async with open_bench(started=12) as bench:
-        await asked(bench, "export", "rain.md")
-        await bench.press("escape")
-        assert all(branch.live for branch in bench.session.round.branches)
-        await ended(bench)
-        assert "The export of rain.md was stopped" in bench.said and not list(folder.iterdir())
-        await bench.press("escape")
-        assert not any(branch.live for branch in bench.session.round.branches)
 
 
 async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
@@ -169,27 +137,6 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
             await ended(bench)
             assert ("Kept " in bench.said) is (word != "yes")
             assert file.read_text() == ("It rained." if word == "yes" else "mine"), word
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("rain.pdf", "no format has the extension .pdf; use one of .json .docx .epub .md .txt"),
-        ("none/rain.md", "here/none: there is no such folder — make it"),
-        ("folder.md", "folder.md: is a folder — name a file in it"),
-    ],
-)
-async def test_a_name_that_cannot_be_is_asked_for_again(
-    name: str, words: str, open_bench: OpenBench, folder: Path
-) -> None:
-    (folder / "folder.md").mkdir()
-    async with open_bench() as bench:
-        await asked(bench, "export", name)
-        assert words in bench.said
-        assert (await opened(bench, Ask))._answer == name
-        await answer(bench, " 'rain.md' ")
-        await ended(bench)
-        assert f"Exported to {folder / 'rain.md'}" in bench.said
 
 
 UNREADABLE = {

@@ -60,25 +60,6 @@ async def test_extend_goes_on_from_the_end(open_bench: OpenBench) -> None:
         assert ended[0].text.startswith(text) and len(ended[0].ids) >= 10 and len(ended[0].text) > len(text)
 
 
-async def test_without_a_model_the_panes_stay(open_bench: OpenBench) -> None:
-    before = await earlier_sitting(open_bench)
-    async with open_bench(text="", n=3) as bench:
-        bench.session.hold_loads()
-        bench.session.load_again()
-        bench.session.fail_loading(RuntimeError("gone"))
-        await bench.settle()
-        for _ in range(2):
-            await bench.press("ctrl+n")
-            assert "no model" in bench.last_said
-            assert [pane.text for pane in bench.screen.grid.shown] == before
-        await bench.on_panes()
-        await bench.press("r")
-        assert "no model" in bench.last_said
-        assert [pane.text for pane in bench.screen.grid.shown] == before
-        await bench.press("1")
-        assert bench.session.text() == "It rained." + before[0]
-
-
 async def test_branches_are_shown_until_those_that_wait_for_the_model_are_written(
     open_bench: OpenBench,
 ) -> None:
@@ -107,21 +88,6 @@ async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench:
         await bench.press(key)
         await bench.tokens(3)
         assert branch.state is BranchState.WRITING
-
-
-async def test_a_rewind_keeps_the_bookmark(open_bench: OpenBench) -> None:
-    async with open_bench(n=2, started=40) as bench:
-        await bench.press("b")
-        await bench.press("backspace")
-        await bench.tokens(4)
-        bench.screen.flush_slowly()
-        assert bench.screen.grid.panes[0].marks == "★"
-        story = bench.session.story
-        assert len(story.bookmarks()) == 2
-        await bench.press("r")
-        await bench.tokens(4)
-        bench.screen.flush_slowly()
-        assert bench.screen.grid.panes[0].marks == ""
 
 
 async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open_bench: OpenBench) -> None:
