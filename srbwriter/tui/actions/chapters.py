@@ -13,7 +13,7 @@ from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
     from srbwriter.story.chapters import Chapter
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 CHAPTERS = "Chapters"
 
@@ -22,10 +22,10 @@ _FIRST_WORDS = 40  # characters of a scene that the list shows
 
 
 @command(CHAPTERS, "Chapter or scene here", asks=True, writes=True)
-def chapter(screen: Writer) -> None:
+def chapter(screen: WriteScreen) -> None:
     """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
     story = screen.session.story
-    place = paragraph_at(screen.editor.whole, screen.editor.place)
+    place = paragraph_at(screen.editor.text, screen.editor.cursor)
     here = next((each for each in _headings(screen) if each[1].start == place), None)
     if here is None:
         _ask_title(screen, "", lambda title: story.begin_chapter(place, title))
@@ -36,7 +36,7 @@ def chapter(screen: Writer) -> None:
 
 
 @command(CHAPTERS, "Chapters")
-def chapters(screen: Writer) -> None:
+def chapters(screen: WriteScreen) -> None:
     """List chapters and scenes with their words, and go to one."""
     found = _headings(screen)
     if not found:
@@ -45,45 +45,44 @@ def chapters(screen: Writer) -> None:
 
     def chosen(start: int) -> None:
         screen.go_to_story()
-        screen.editor.go_to_heading(start)
+        _go(screen, start)
 
-    before = [heading.start for _, heading in found if heading.start <= screen.editor.place]
+    before = [heading.start for _, heading in found if heading.start <= screen.editor.cursor]
     at = before[-1] if before else None
     screen.ask(Picker("Chapters with their words", _choices(screen, found), at=at), chosen)
 
 
 @command(CHAPTERS, "Move the chapter up", writes=True)
-def chapter_up(screen: Writer) -> None:
+def chapter_up(screen: WriteScreen) -> None:
     """Put the chapter with the cursor before the previous one; its scenes move with it."""
     _move(screen, later=False)
 
 
 @command(CHAPTERS, "Move the chapter down", writes=True)
-def chapter_down(screen: Writer) -> None:
+def chapter_down(screen: WriteScreen) -> None:
     """Put the chapter with the cursor behind the next one; its scenes move with it."""
     _move(screen, later=True)
 
 
-def _headings(screen: Writer) -> list[tuple[Chapter, Heading]]:
+def _headings(screen: WriteScreen) -> list[tuple[Chapter, Heading]]:
     """Return the chapters of the text with their headings; everything typed is saved first."""
     screen.session.keep()
-    return chapter_headings(screen.session.story.outline(), screen.editor.whole)
+    return chapter_headings(screen.session.story.outline(), screen.editor.text)
 
 
-def _ask_title(screen: Writer, now: str, act: Callable[[str], object]) -> None:
+def _ask_title(screen: WriteScreen, now: str, act: Callable[[str], object]) -> None:
     def take(title: str) -> bool:
         done = screen.guarded(lambda: screen.session.together(lambda: act(title)))
         screen.show_story(where_changed=True)
-        screen.editor.call_after_refresh(screen.editor.scroll_cursor_visible)  # below its new row
         return done
 
     question = "Chapter title; empty for a scene break"
     screen.app.push_screen(AskWords(question, take, screen.session.draft("chapter title"), now))
 
 
-def _choices(screen: Writer, found: list[tuple[Chapter, Heading]]) -> list[Choice]:
+def _choices(screen: WriteScreen, found: list[tuple[Chapter, Heading]]) -> list[Choice]:
     """Return the list's entries; a chapter counts the words of its scenes, too."""
-    text = screen.editor.whole
+    text = screen.editor.text
     ends = [*(heading.start for _, heading in found[1:]), len(text)]
     choices: list[Choice] = []
     for index, ((chapter, heading), end) in enumerate(zip(found, ends, strict=True)):
@@ -98,7 +97,13 @@ def _choices(screen: Writer, found: list[tuple[Chapter, Heading]]) -> list[Choic
     return choices
 
 
-def _move(screen: Writer, *, later: bool) -> None:
-    place = screen.session.move_chapter(screen.editor.place, later=later)
+def _move(screen: WriteScreen, *, later: bool) -> None:
+    place = screen.session.move_chapter(screen.editor.cursor, later=later)
     screen.show_story()
-    screen.editor.go_to_heading(place)
+    _go(screen, place)
+
+
+def _go(screen: WriteScreen, place: int) -> None:
+    """Put the cursor at the chapter that starts at ``place``, with its heading in the first row."""
+    screen.editor.move_to(place)
+    screen.editor.scroll_to_character(place)

@@ -13,7 +13,7 @@ from srbwriter.tui.write import status
 
 if TYPE_CHECKING:
     from srbwriter.formats.transfer import Export, Import, Landed, TransferProcess
-    from srbwriter.tui.program import Program
+    from srbwriter.tui.app import App
 
 _END_SECONDS = 5.0  # killing the process and removing its files takes less
 _NAME = 14  # least number of characters shown of a file name
@@ -32,7 +32,7 @@ class _Work:
 class Transfers:
     """At most one export or import at a time."""
 
-    def __init__(self, app: Program) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
         self._work: _Work | None = None
         self._stopping = self._warned = False

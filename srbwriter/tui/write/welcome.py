@@ -17,10 +17,10 @@ from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import DamagedNote
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
-def receive(screen: Writer) -> None:
+def receive(screen: WriteScreen) -> None:
     """Show what the writer has to know or to choose before writing."""
     why = screen.session.story.read_only
     if why is None:
@@ -45,7 +45,7 @@ def _begun(story: Story) -> bool:
     return bool(story.text(here).strip()) or story.settings(here).request is not None
 
 
-def _tell_of_drafts(screen: Writer) -> None:
+def _tell_of_drafts(screen: WriteScreen) -> None:
     """Say where text is that was being typed when the program died: in its dialog, or in the tree."""
     if screen.session.taken_up:
         screen.notify("Recovered: the branch you were editing is in the tree now.")
@@ -54,7 +54,7 @@ def _tell_of_drafts(screen: Writer) -> None:
         screen.notify(f"Recovered: unsaved words for {kinds}. Open that to continue.")
 
 
-def _offer_rescued(screen: Writer, rescued: Rescued) -> None:
+def _offer_rescued(screen: WriteScreen, rescued: Rescued) -> None:
     """Ask about text that could not be saved in the last run."""
     session = screen.session
 
@@ -82,7 +82,7 @@ def refuse(story: Story) -> None:
         raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
 
 
-def tell_damage(screen: Writer) -> None:
+def tell_damage(screen: WriteScreen) -> None:
     """Show that the file is damaged, what is left of it, and what to do."""
     story = screen.session.story
     if story.damage is None:
@@ -94,7 +94,7 @@ def tell_damage(screen: Writer) -> None:
     screen.ask(DamagedNote(story.file, story.damage, left, copies, doubtful), lambda _: _recover(screen))
 
 
-def _recover(screen: Writer) -> None:
+def _recover(screen: WriteScreen) -> None:
     """Continue in a new story with the readable parts; the damaged file stays as it is."""
     story = screen.session.story
     title = f"{story.title or story.file.stem} (recovered)"

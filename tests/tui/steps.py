@@ -1,23 +1,18 @@
-"""What scenarios share: their table, and steps that many of them begin with."""
+"""Steps that many tests of the desk begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import time
 from typing import Any
 
-import pytest
 from textual.screen import Screen
 from textual.widgets import Input
 
+from srbwriter.tui.widgets.tints import UNKNOWN
 from tests.tui.conftest import Bench
 
-Scenario = Callable[[Bench, pytest.MonkeyPatch], Awaitable[None]]
-SCENARIOS: dict[str, Scenario] = {}
-
-
-def scenario(act: Scenario) -> Scenario:
-    SCENARIOS[act.__name__.rstrip("_")] = act
-    return act
+LONG = 60.0  # seconds; only a failing test waits that long
 
 
 async def started(bench: Bench, tokens: int = 12) -> None:
@@ -57,3 +52,32 @@ def visible(bench: Bench) -> str:
 def head(bench: Bench, index: int = 0) -> str:
     bench.screen.pump.flush()
     return bench.screen.grid.panes[index].head
+
+
+async def ended(bench: Bench) -> None:
+    """Wait until the export or import is over and said."""
+    begun = time.monotonic()
+    while bench.app.transfers.busy:
+        assert time.monotonic() < begun + LONG, "it does not end"
+        await asyncio.sleep(0.02)
+        bench.screen.pump.flush()
+    await bench.pilot.pause()
+
+
+async def coloured(bench: Bench, length: int) -> None:
+    """Let the engine look up what colours the story."""
+
+    def unknown() -> int:
+        found = bench.screen.editor.provenance
+        if found is None:
+            return length
+        return sum(end - start for start, end, tint in found.between(0, length) if tint == UNKNOWN)
+
+    for _ in range(200):
+        bench.session.sync()
+        bench.session.engine.process()
+        bench.screen.pump.flush()
+        await bench.pilot.pause()
+        if unknown() < 6:  # of the first token nobody can tell
+            return
+    raise AssertionError(f"{unknown()} characters are not coloured")
