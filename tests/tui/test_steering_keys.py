@@ -6,7 +6,6 @@ from srbwriter.engine.types import FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
 from srbwriter.tui.story.reading import budget
-from srbwriter.tui.write import hints
 from tests.tui.conftest import Bench, OpenBench
 
 
@@ -89,12 +88,6 @@ async def test_the_engine_figures_say_where_a_server_listens(open_bench: OpenBen
         assert "http" not in bench.status
         bench.screen.run("figures")
         assert "http://127.0.0.1:9090" in bench.status
-
-
-def test_a_hint_is_given_once() -> None:
-    assert hints.give_once("a small model")
-    assert not hints.give_once("a small model")
-    assert hints.give_once("another") and not hints.give_once("a small model")
 
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:
