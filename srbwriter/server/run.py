@@ -16,9 +16,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from srbwriter import launch
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
@@ -124,7 +124,7 @@ class Services:
         """What the model goes by: the aliases of the settings, or its file's name and that in the file."""
         names, engine = words(self.settings.alias), self.loader.engine
         if not names and engine is not None:
-            names = (Path(engine.info.path).stem, engine.info.name)
+            names = (launch.model_name(engine.info), engine.info.name)
         return tuple(dict.fromkeys(filter(None, names))) or (getattr(self.loader, "name", "") or "model",)
 
     @property

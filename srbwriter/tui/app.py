@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual import events
-from textual.binding import Binding
-from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -126,13 +124,8 @@ class App(FailingApp):
             self.set_keymap(self.known_keys.keymap)
             for id, keys in self.known_keys.unbound.items():
                 self.bind(keys, f"run_on_desk('{id}')", description=commands.COMMANDS[id].title, show=False)
-
-    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
-        """Tell of commands that have lost their keys to one of the writer's own."""
-        lost = sorted({binding.description for binding in clashed_bindings})
-        words = f"No key is left for {', '.join(lost)}: other commands have them. See [keys] in the settings."
-        if words not in self.said and words not in self.notes:
-            self.notes.append(words)
+            if lost := ", ".join(self.known_keys.lost):
+                self.notes.append(f"No key is left for {lost}: other commands have them, see [keys].")
 
     def way_to(self, command: str) -> str:
         """Return how a command is run from any focus: its key, or its title and the key of the menu."""

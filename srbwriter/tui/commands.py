@@ -246,6 +246,9 @@ class Keys:
         """The keys of each command that work on a branch."""
         self.anywhere = _by_command(_meanings(anywhere_bindings(), self.keymap))
         """The keys of each command that work with any focus."""
+        lost = _bound(plain_bindings(), self.keymap)[1] | _bound(anywhere_bindings(), self.keymap)[1]
+        self.lost = sorted({binding.description for binding in lost})
+        """Titles of commands that have lost their keys to others."""
         self.controls = frozenset(key for keys in self.anywhere.values() for key in keys)
         """All keys that work with any focus."""
 
@@ -255,15 +258,18 @@ def _is_bound(command: Command, key: str) -> bool:
     return bool(command.keys or (command.anywhere and is_control(key)))
 
 
-def _bound(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, list[Binding]]:
+def _bound(
+    bindings: Sequence[BindingType], keymap: Mapping[str, str]
+) -> tuple[dict[str, list[Binding]], set[Binding]]:
+    """Return the bindings of each key under a keymap, and those that have lost their key to others."""
     known = BindingsMap(bindings)
-    known.apply_keymap(dict(keymap))
-    return known.key_to_bindings
+    lost = known.apply_keymap(dict(keymap)).clashed_bindings
+    return known.key_to_bindings, lost
 
 
 def _meanings(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, Binding]:
     """Return the binding that each key triggers under a keymap."""
-    return {key: some[0] for key, some in _bound(bindings, keymap).items()}
+    return {key: some[0] for key, some in _bound(bindings, keymap)[0].items()}
 
 
 def _by_command(meanings: Mapping[str, Binding]) -> dict[str, list[str]]:
