@@ -20,7 +20,7 @@ def branches(prompt: str, n: int) -> list[str]:
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
     texts = [""] * n
     with urlopen(Request(f"{URL}/srb/v1/completions", body, headers)) as lines:
-        for line in lines:
+        for line in filter(bytes.strip, lines):
             event = json.loads(line.removeprefix(b"data: "))
             if event["event"] == "stream":
                 texts[event["index"]] += event["text"]

@@ -291,6 +291,11 @@ def measure_machine(settings: Values) -> Machine:
     return Machine(memory(), memory_budget(), tuple(_gpus(devices)), pace)
 
 
+_CORES = 0.8
+"""Share of what cores compute one by one that they compute together: they wait for each other, and their
+clock is slower then."""
+
+
 @functools.cache
 def measure_pace(branches: int, cores: int) -> Pace:
     """Return how fast so many cores compute. Raises ModelError."""
@@ -298,9 +303,11 @@ def measure_pace(branches: int, cores: int) -> Pace:
     from srbwriter.engine.pace import measure_bandwidth, measure_steps
     from srbwriter.models import Pace
 
-    file = bundled_model()
-    alone, together = measure_steps(file, (1, branches))
-    return Pace.of(file.stat().st_size, alone, together, branches, cores, measure_bandwidth(cores))
+    file = bundled_model()  # of which a step reads all
+    computed = file.stat().st_size * cores * (_CORES if cores > 1 else 1)
+    least = 1 / measure_bandwidth(cores)  # a small model may be in the cache
+    alone, together = (max(step / computed, least) for step in measure_steps(file, (1, branches)))
+    return Pace(branches, alone, together)
 
 
 def engine_options(settings: Values) -> EngineOptions:

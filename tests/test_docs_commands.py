@@ -22,8 +22,8 @@ from srbwriter.cli.table import every_key
 from srbwriter.demo import BUNDLED_VARIABLE, bundled_model
 from srbwriter.engine.native import templates
 from srbwriter.engine.types import FinishReason
+from tests.formats.files import FIXTURES
 from tests.models.gguf_files import gguf
-from tests.story.format_files import FIXTURES
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -100,7 +100,7 @@ class Desk:
             "chapter.txt": "story.txt", "chapters/one.md": "story.md", "novel.docx": "manuscript.docx",
             "tree.json": "loom.json", "chat.jsonl": "sillytavern.jsonl",
             "one.md": "story.md", "Novel.scriv/Files/Data/A/content.rtf": "manuscript.rtf",
-            "mikupad_db_export.json": "mikupad_db.json", "data.json": "loomsidian_data.json",
+            "conversations.json": "conversations.json",
             "Vault/One.md": "story.md", "Vault/Novel/Two.md": "story.md",
             "notes.org": "story.txt", "persona.txt": "story.txt",
         }.items():  # fmt: skip
@@ -163,7 +163,7 @@ def batched(parts: list[str]) -> list[tuple[str, str]]:
         ("docs/first-story.md", 2),
         ("docs/formats.md", 1),
         ("docs/models.md", 4),
-        ("docs/obsidian.md", 5),
+        ("docs/obsidian.md", 4),
         ("docs/sillytavern.md", 2),
         ("docs/word.md", 5),
     ],

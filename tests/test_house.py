@@ -52,8 +52,6 @@ PRIVATE = re.compile(
 )
 WRITTEN_AGAINST = {
     "srbwriter/tui/driver.py": ("textual", TEXTUAL),
-    "srbwriter/tui/write/long_lines.py": ("textual", TEXTUAL),
-    "srbwriter/tui/write/prose_area.py": ("textual", TEXTUAL),
     "srbwriter/server/connection.py": ("uvicorn", UVICORN),
 }
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 from textual.binding import Binding
 
 import srbwriter.tui.write.desk  # noqa: F401 - loads all screens and their commands
+from srbwriter import formats
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key
@@ -24,7 +25,6 @@ from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
-from srbwriter.story import formats
 from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
 from srbwriter.tui.key_names import shown_name
 from srbwriter.tui.write.essentials import ESSENTIALS
@@ -283,10 +283,10 @@ def file_formats() -> str:
             form.label,
             f"`{form.name}`",
             f"`{form.extension}`",
-            "yes" * form.can_import,
-            "yes" * form.can_export,
+            "yes",
+            "yes" * (form.write is not None),
         )
-        for form in sorted(formats.FORMATS, key=lambda form: not form.can_export)
+        for form in sorted(formats.FORMATS, key=lambda form: form.write is None)
     ]
     rows += [
         (form.label, f"`{form.name}`", form.extension.strip("()"), "yes", "") for form in formats.FOLDERS

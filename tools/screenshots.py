@@ -106,17 +106,13 @@ async def tree(pilot: Pilot[None], app: App) -> None:
     await pilot.press("escape", "f3", "up", "space")
 
 
-async def knobs(pilot: Pilot[None], app: App) -> None:
+async def settings(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app)
     await pilot.press("f2", "right", "right")
 
 
 async def reading(pilot: Pilot[None], app: App) -> None:
     await pilot.press("ctrl+r")
-
-
-async def help(pilot: Pilot[None], app: App) -> None:
-    await pilot.press("f1")
 
 
 async def tokens(pilot: Pilot[None], app: App) -> None:
@@ -183,7 +179,7 @@ async def wishes(pilot: Pilot[None], app: App) -> None:
 
 
 async def rewriting(pilot: Pilot[None], app: App) -> None:
-    app.write_screen.editor.go(OPENING.index("The well"))
+    app.write_screen.editor.move_to(OPENING.index("The well"))
     app.write_screen.run("rewrite")
     instrument = Rewriting.of(app.session)
     await until(lambda: instrument.variants is not None and instrument.variants.done)
@@ -221,7 +217,7 @@ SHOTS = (
     Shot("writing-narrow", writing, (60, 24)),
     Shot("picking", picking, theme="paper"),
     Shot("tree", tree, theme="midnight-ink"),
-    Shot("knobs", knobs),
+    Shot("settings", settings),
     Shot("ahead", ahead),
     Shot("not-shown", not_shown),
     Shot("loops", loops, (120, 36), text=REFRAIN),
@@ -230,7 +226,6 @@ SHOTS = (
     Shot("autorun", autorun, theme="midnight-ink"),
     Shot("steering", steering),
     Shot("reading", reading, (100, 30), "linen"),
-    Shot("help", help, theme="contrast-light"),
     Shot("tokens", tokens),
     Shot("tokens-coloured", coloured, (160, 48), layout="right"),
 )

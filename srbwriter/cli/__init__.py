@@ -124,9 +124,9 @@ def _report(error: Exception) -> int:
 def _code(error: Exception) -> Exit | None:
     """Return the exit code of an expected error; None for a defect."""
     from srbwriter.engine.types import EngineError, ModelError
+    from srbwriter.formats import FormatError
     from srbwriter.models.files import ModelsError
     from srbwriter.story import StoryError
-    from srbwriter.story.formats import FormatError
     from srbwriter.story.model import DraftError
 
     match error:

@@ -103,7 +103,7 @@ def _all_copies() -> list[Backup]:
 
 
 def _make_copy(named: str, name: str) -> None:
-    from srbwriter.story.transfer import TransferError
+    from srbwriter.formats.transfer import TransferError
 
     with Story.open(find_story(named), readonly=True) as story:
         if story.damage is not None:

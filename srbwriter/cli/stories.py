@@ -28,7 +28,7 @@ from srbwriter.story.model import Refused, counted
 from srbwriter.story.store import SUFFIX
 
 if TYPE_CHECKING:
-    from srbwriter.story.formats import FolderFormat, Format
+    from srbwriter.formats import FolderFormat, Format
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ def path_for_story(output: Path | None) -> Path | None:
     _refuse_model(output)
     if output.suffix.lower() in ("", SUFFIX):
         return output
-    from srbwriter.story import formats  # a tenth of a second, which the app's start need not wait for
+    from srbwriter import formats  # a tenth of a second, which the app's start need not wait for
 
     if (form := formats.for_file(output)) is not None:
         cure = f"a story ends in {SUFFIX}; `srbwriter export` makes a {form.extension} of one"
@@ -352,8 +352,10 @@ def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _find_format(name: str, forms: Sequence[Format | FolderFormat], verb: str) -> Format | FolderFormat:
     """Return the format called ``name``. Raises Failure; ``verb`` is the purpose in the message."""
+    from srbwriter import formats
+
     for form in forms:
-        if form.name == name:
+        if form.name == formats.ALIASES.get(name, name):
             return form
     listed = ", ".join(form.name for form in forms)
     raise Failure(f"no format to {verb} is called {name}; there are {listed}", Exit.USAGE)
@@ -385,7 +387,8 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter export orchard -o orchard.loom.json
       srbwriter export orchard -o - --format text | wc -w
     """
-    from srbwriter.story import formats, transfer
+    from srbwriter import formats
+    from srbwriter.formats import transfer
 
     name: str | None = arguments.format
     output: Path = arguments.output
@@ -412,7 +415,7 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         else:
-            transfer.carry_out(transfer.Export(source, output, form.name, force))
+            transfer.Export(source, output, form.name, force).run()
     except DamagedStory as error:
         raise Failure(f"{source} is damaged: {error.problem}", Exit.DAMAGED) from error
     return Exit.OK
@@ -439,7 +442,7 @@ def import_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
 def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     Make a story of a file or a project: Word, OpenDocument, EPUB, HTML, Markdown, text, Scrivener,
-    Obsidian, Loom, mikupad, KoboldAI, SillyTavern, NovelAI and more.
+    Obsidian, Loom, mikupad, Kobold Lite, SillyTavern, NovelAI, ChatGPT, Claude and more.
 
       srbwriter import tree.json
       srbwriter import novel.docx
@@ -451,10 +454,11 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter import chat.jsonl --title "The Orchard" -o orchard.srbw
       curl -s https://example.org/tale.txt | srbwriter import -
     """
-    from srbwriter.story import formats, transfer
+    from srbwriter import formats
+    from srbwriter.formats import transfer
 
     form: str = arguments.format
-    known = (*formats.readable(), *formats.FOLDERS)
+    known = (*formats.FORMATS, *formats.FOLDERS)
     if form == "list":
         return _print_formats(known)
     if form:
@@ -478,7 +482,7 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
             data = sys.stdin.buffer.read()
             work = replace(work, file=_STANDARD_INPUT, data=data, untitled="Imported story")
         try:
-            landed = transfer.carry_out(work)
+            landed = work.run()
         except (StoryError, formats.FormatError) as error:
             say(str(error))
             there = file == _STANDARD_STREAM or os.path.lexists(file)

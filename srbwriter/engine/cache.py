@@ -50,6 +50,45 @@ PATHS_ON_DISK = 64
 _ROOM = 0.9  # of the budget of host memory, to which it is emptied when it is full
 
 
+class ForkedCells:
+    """Counts the cells of a memory of whole states, which are shared by forking only.
+
+    What two sequences evaluated each on its own is in cells twice, although the tree has it once.
+    """
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._runs: dict[int, list[tuple[set[int], int]]] = {}  # of each sequence: who holds so many cells
+
+    def fork(self, source: int | None, seq: int) -> None:
+        """Let ``seq``, a new sequence, share what ``source`` holds."""
+        self._runs[seq] = [] if source is None else [*self._runs[source]]
+        for holders, _ in self._runs[seq]:
+            holders.add(seq)
+
+    def grow(self, seqs: Sequence[int], cells: int) -> None:
+        """Count ``cells`` more that were evaluated once for all of ``seqs``."""
+        self.used += cells
+        run = set(seqs), cells
+        if (last := self._runs[seqs[0]][-1:]) and last[0][0] == run[0]:
+            run = run[0], cells + last[0][1]
+            for seq in seqs:
+                self._runs[seq].pop()
+        for seq in seqs:
+            self._runs[seq].append(run)
+
+    def drop(self, seq: int) -> None:
+        """Forget ``seq``, and the cells that no other sequence holds."""
+        for holders, cells in self._runs.pop(seq):
+            holders.discard(seq)
+            self.used -= 0 if holders else cells
+
+    def count_idle(self, idle: set[int]) -> int:
+        """Return how many cells only sequences of ``idle`` hold."""
+        runs = {id(holders): (holders, cells) for seq in idle for holders, cells in self._runs[seq]}
+        return sum(cells for holders, cells in runs.values() if holders <= idle)
+
+
 class Cache:
     """The cells of a context, and the host memory beneath them.
 
@@ -78,9 +117,10 @@ class Cache:
         self.pins: dict[str, tuple[Sequence[int], Namespace]] = {}
         self.on_clear: Callable[[], None] = lambda: None
         self.saved_tokens = self.restored_tokens = self.damaged = 0
+        self._forked = ForkedCells()  # of a memory of whole states
         self._free = list(range(native.sequences - 1, -1, -1))
         self._peak = 0  # most cells in use since they were moved together
-        self._token_bytes = 0.0  # known when a state has been saved
+        self._unit_bytes = 0.0  # of a token, or of a whole state; known when one has been saved
         window, block = native.window, DEVICE_BLOCK if on_device else BLOCK
         # of a sliding layer llama.cpp saves what lies between two multiples of its window
         self._block = block if not window or window % block == 0 else window
@@ -91,17 +131,23 @@ class Cache:
 
     @property
     def used_cells(self) -> int:
-        """Cells that are not free. A memory of whole states may use more: it shares none afterwards."""
-        return self.tree.cells
+        """Cells that are not free."""
+        return self._forked.used if self.tree.whole else self.tree.cells
 
     @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be freed."""
-        return self.used_cells - self.tree.count_idle_cells(self.idle)
+        count = self._forked.count_idle if self.tree.whole else self.tree.count_idle_cells
+        return self.used_cells - count(self.idle)
 
     def copies(self, namespace: Namespace) -> bool:
         """Whether text of a namespace is kept outside the cells; text that only one request sees is not."""
         return self.budget > 0 and namespace.root == SHARED.root
+
+    def returns(self, namespace: Namespace) -> bool:
+        """Whether text of a namespace may leave the cells at any time, and comes back without being read."""
+        most = self.native.sequences if self.tree.whole else self.native.cells
+        return self.copies(namespace) and not self.on_device and self._unit_bytes * most <= self.budget
 
     # ---- sequences for demands
 
@@ -150,9 +196,10 @@ class Cache:
                 seq = idle
         if seq is None:
             seq = self._free.pop()
-            source = next(iter(self.tree.holders(node)), None)
+            source = next(iter(self.tree.holders(node)), None) if node.end else None
             self.tree.add_sequence(seq, node)
-            if source is not None and node.end:
+            self._forked.fork(source, seq)
+            if source is not None:
                 self.native.copy(source, seq, *(() if self.tree.whole else (0, node.end)))
         self.idle.discard(seq)
         if not background:
@@ -172,8 +219,6 @@ class Cache:
             return False  # it was dropped for what left the cells
         if self.tree.whole:
             restored = self.native.restore_sequence(state.data, node.end, seq)
-            while not restored and self.evict(background):  # it is more than the tree knows: see used_cells
-                restored = self.native.restore_sequence(state.data, node.end, seq)
         else:
             restored = self.native.restore_range(
                 state.data, state.start, state.end, seq, node.start, node.end
@@ -183,6 +228,7 @@ class Cache:
             self.tree.drop_state(node)
             return False
         self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
+        self._forked.grow((seq,), node.end - self.tree.tip[seq].end)
         self.tree.attach_sequence(seq, node)
         self._peak = max(self._peak, self.used_cells)
         return True
@@ -210,6 +256,8 @@ class Cache:
 
     def advance(self, seqs: Sequence[int], tokens: Sequence[int], written: bool = False) -> None:
         """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are freed if possible."""
+        if self.tree.whole:
+            self._forked.grow(seqs, len(tokens))
         if not (written and len(seqs) == 1 and self.tree.append(seqs[0], tokens[0])):
             for source, start, end in self.tree.advance(seqs, tokens, written):
                 for seq in () if self.tree.whole else seqs:
@@ -266,6 +314,7 @@ class Cache:
         """Give back ``seq`` and everything that only it holds in cells."""
         self.native.remove(seq)
         self.tree.remove_sequence(seq)
+        self._forked.drop(seq)
         self.idle.discard(seq)
         self._free.append(seq)
 
@@ -275,6 +324,7 @@ class Cache:
         self.native.clear()
         self.tree.clear()
         self.idle.clear()
+        self._forked = ForkedCells()
         self._peak = 0
         self._free = list(range(self.native.sequences - 1, -1, -1))
 
@@ -330,7 +380,7 @@ class Cache:
 
         Only on a processor, and for a memory that is read at each step; and where nothing is lost by it.
         """
-        fits = self._token_bytes * self.used_cells <= self.budget > 0
+        fits = self._unit_bytes * self.used_cells <= self.budget > 0
         if self.on_device or self.tree.whole or not fits:
             return True
         until = time.perf_counter() + COPYING_SECONDS
@@ -377,7 +427,7 @@ class Cache:
                 state = State(0, part.token_ids(), self.native.save_sequence(seq))
             else:
                 state = State(part.start, part.tokens, self.native.save_range(seq, part.start, part.end))
-            self._token_bytes = state.size / len(state.tokens)
+            self._unit_bytes = state.size / (1 if self.tree.whole else len(state.tokens))
             self.tree.set_state(part, state)
             self.saved_tokens += len(part.tokens)
         self._shrink()

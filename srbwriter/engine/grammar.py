@@ -10,6 +10,7 @@ token 10 µs.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -35,6 +36,7 @@ _WHITESPACE = r"\x20|\x0A{1,2}[\x20\x09]{0,20}"
 _MOST_IN_ROW = {"grammar": 500, "json_schema": 2000, "regex": 500}
 _MOST_ITEMS = 1_000_000
 _MOST_WORDS = 200  # characters of llguidance's own reason
+_PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
 
@@ -51,6 +53,8 @@ def compile_grammar(name: str, text: str, model: Model) -> GrammarConstraint:
         if not made.exhausted:
             return made
         error = made.error
+    if name == "json_schema":  # in one line, without the place in what was made of it
+        error = _PLACE.sub("", error.partition("\n")[0])
     raise InvalidRequest(name, error)
 
 

@@ -345,7 +345,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               elsewhere="llamacpp vllm=repetition_penalty"),
     _sampling("repeat_last_n", "repetition", "Penalty range",
               "How many tokens back the penalties look; -1 is the whole context.",
-              -1, limits.TOKENS, 16, size=True, flags=("--repeat-last-n",),
+              -1, limits.TOKENS, 16, flags=("--repeat-last-n",),
               aliases=("repetition_penalty_range", "rep_pen_range", "penalty_range",
                        "token_repetition_penalty_sustain")),
     _sampling("frequency_penalty", "repetition", "Frequency penalty",
@@ -370,7 +370,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               elsewhere="llamacpp"),
     _sampling("dry_penalty_last_n", "DRY", "DRY range",
               "How many tokens back DRY looks; -1 is the whole context.",
-              -1, limits.TOKENS, 64, size=True, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
+              -1, limits.TOKENS, 64, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
     _sampling("dry_sequence_breakers", "DRY", "DRY breakers",
               "Texts that end a repetition for DRY.",
               most=limits.BREAKERS, longest=limits.BREAKER_CHARS, flags=("--dry-sequence-breaker",)),
@@ -505,7 +505,11 @@ def notation(sampling: Sampling) -> str | None:
 
 
 def read_schema(text: str) -> dict[str, Any]:
-    """Return a JSON schema. Raises InvalidRequest for text that is none."""
+    """Return a JSON schema whose objects have no other keys than it names, unless it says so.
+
+    llama.cpp and OpenAI's strict mode read schemas like this: a small model that may add keys never ends an
+    object. Raises InvalidRequest for text that is no schema.
+    """
     import msgspec  # here, as help needs none
 
     try:
@@ -514,7 +518,42 @@ def read_schema(text: str) -> dict[str, Any]:
         raise InvalidRequest("json_schema", f"it is not JSON: {error}") from None
     if not isinstance(schema, dict):
         raise InvalidRequest("json_schema", "a schema is a JSON object")
-    return cast("dict[str, Any]", schema)
+    return cast("dict[str, Any]", _closed(schema))
+
+
+_OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "prefixItems")
+_OPENING = {
+    "additionalProperties",
+    "patternProperties",
+    "unevaluatedProperties",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "$ref",
+}
+
+
+def _closed(schema: Any) -> Any:
+    """Return a schema with ``additionalProperties`` false for each object with properties of its own.
+
+    Not within ``allOf``, whose members describe one object together.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    closed = dict(cast("dict[str, Any]", schema))
+    for name in _OF_SCHEMAS:
+        if isinstance(inner := closed.get(name), dict):
+            closed[name] = {key: _closed(one) for key, one in cast("dict[str, Any]", inner).items()}
+    for name in _LISTS_OF_SCHEMAS:
+        if isinstance(inner := closed.get(name), list):
+            closed[name] = [_closed(one) for one in cast("list[Any]", inner)]
+    for name in ("items", "additionalProperties"):
+        if name in closed:
+            closed[name] = _closed(closed[name])
+    if isinstance(closed.get("properties"), dict) and not _OPENING & closed.keys():
+        closed["additionalProperties"] = False
+    return closed
 
 
 SAMPLERS: Mapping[str, tuple[str, ...]] = {

@@ -416,7 +416,7 @@ class Queue:
         Where its text would be evaluated again, that is worth no shorter turn than reading it takes.
         """
         turn = TURN_TOKENS
-        if self.cache.on_device or not self.cache.copies(active.namespace):
+        if not self.cache.returns(active.namespace):
             turn = max(turn, active.length // READ_PER_WRITTEN)
         return len(active.buffer.ids) - active.tokens_at_start >= turn
 

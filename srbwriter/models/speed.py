@@ -21,10 +21,6 @@ _GPU_STEP = WORDS_PER_TOKEN / 7
 """Seconds of a step of a model in a graphics card's own memory, at most. Any card reads all of it ten times a
 second, 24 GB of the slowest too (346 GB/s)."""
 
-_CORES = 0.8
-"""Share of what cores compute one by one that they compute together: they wait for each other, and their
-clock is slower then."""
-
 
 class Pace(NamedTuple):
     """Seconds that a step on the processor takes for a byte of weights: with one branch and with several."""
@@ -32,23 +28,6 @@ class Pace(NamedTuple):
     branches: int
     alone: float
     together: float
-
-    @classmethod
-    def of(
-        cls, size: int, step_alone: float, step_together: float, branches: int, cores: int, bandwidth: float
-    ) -> Pace:  # fmt: skip
-        """Return the pace of a machine on whose cores a model of ``size`` bytes was measured.
-
-        Args:
-            size: bytes of the model, all of which it reads in a step.
-            step_alone: seconds that one core takes for a step with one branch.
-            step_together: the same with ``branches`` branches.
-            branches: branches that are written at once.
-            cores: cores that compute.
-            bandwidth: bytes of memory that they read in a second. A small model may be in the cache.
-        """
-        computing = size * cores * (_CORES if cores > 1 else 1)
-        return cls(branches, *(max(step / computing, 1 / bandwidth) for step in (step_alone, step_together)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ scheduling or stories. Starlette and uvicorn are imported here and nowhere else 
 
 from __future__ import annotations
 
-from srbwriter.server.serve import ServerHandle, check_settings, run, start_in_thread
-from srbwriter.server.settings import AddressError, ServerError, ServerSettings, read_keys
-
-from .services import Loaded, Loader
+from .run import Loaded, Loader
+from .serve import ServerHandle, check_settings, run, start_in_thread
+from .settings import AddressError, ServerError, ServerSettings, read_keys
 
 __all__ = [
     "AddressError", "Loaded", "Loader", "ServerError", "ServerHandle", "ServerSettings",

@@ -1,23 +1,39 @@
-"""Prompts and token ids of a body, as the engine is given them."""
+"""Prompts, token ids and conversations of a body, as the engine is given them; and the server's own text."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
 
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.chat import CHATML, render
 from srbwriter.engine.infill import infill_ids
-from srbwriter.engine.limits import PROMPTS, check_prompt
-from srbwriter.engine.types import Prompt, TokenRun
-from srbwriter.server.errors import ApiError, bad, missing
+from srbwriter.engine.limits import MESSAGES, PROMPTS, check_prompt
+from srbwriter.engine.types import EngineError, InvalidRequest, Prompt, Request, TokenRun
+
+from .errors import ApiError, bad, missing
+from .settings import ServerError, ServerSettings, read_text
+
+if TYPE_CHECKING:
+    from .body import Body
+    from .run import Services
 
 
 def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+# ---- prompts and token ids
+
+
 def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
-    """Every prompt of a request. Raises ApiError (400).
+    """Return every prompt of a request. Raises ApiError (400).
 
     A text, a list of ids, a list that mixes ids and text, or ``{"prompt_string": text}`` is one prompt;
     a list of texts, of lists or of such objects is many.
@@ -25,21 +41,68 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
     if value is None:
         raise missing("prompt")
     if not isinstance(value, list):
-        return [_one(value, engine)]
+        return [read_prompt(value, engine)]
     items = cast("list[Any]", value)
     if not items:
-        raise bad("prompt", "Field 'prompt': an empty list")
+        raise bad("prompt", "an empty list")
     if any(is_integer(item) for item in items):
-        return [_one(items, engine)]
+        return [read_prompt(items, engine)]
     if len(items) > PROMPTS:
-        raise bad("prompt", f"Field 'prompt': at most {PROMPTS} prompts, but got {len(items)}")
-    return [_one(item, engine) for item in items]
+        raise bad("prompt", f"at most {PROMPTS} prompts, but got {len(items)}")
+    return [read_prompt(item, engine) for item in items]
 
 
-def refuse_media(values: Mapping[str, Any]) -> None:
-    """Raise ApiError (501) for pictures and other media beside a text."""
-    if values.get("image_data") or values.get("multimodal_data"):
-        raise ApiError(501, "this model reads text only; no images or other media")
+def read_prompt(value: Any, engine: Backend, field: str = "prompt") -> Prompt:
+    """Return one prompt. Raises ApiError (400) that names ``field``."""
+    if isinstance(value, dict):
+        entry = cast("dict[str, Any]", value)
+        refuse_media(entry)
+        value = entry.get("prompt_string")
+    if isinstance(value, str):
+        check_prompt(field, len(value))
+        return value
+    if isinstance(value, list) and value:
+        return read_mixed(field, cast("list[Any]", value), engine)
+    raise bad(field, "expected text, token ids, or a list of these")
+
+
+def read_single_prompt(value: Any, engine: Backend) -> Prompt:
+    """Return the prompt of a request that may have one only. Raises ApiError (400)."""
+    prompts = read_prompts(value, engine)
+    if len(prompts) != 1:
+        raise bad("prompt", "one prompt only")
+    return prompts[0]
+
+
+def read_mixed(
+    field: str, items: list[Any], engine: Backend, add_bos: bool = True, parse_special: bool = False
+) -> list[int]:
+    """Return the token ids of mixed texts and ids; a text at the start may get the BOS token.
+
+    Raises ApiError (400) that names ``field``.
+    """
+    check_prompt(field, sum(len(item) for item in items if isinstance(item, str)), len(items))
+    n_vocab = engine.info.n_vocab
+    ids: list[int] = []
+    for place, item in enumerate(items):
+        if isinstance(item, str):
+            ids += engine.tokenize(item, add_bos=add_bos and place == 0, parse_special=parse_special)
+        elif not is_integer(item):
+            raise bad(field, "expected text, token ids, or a list of these")
+        elif 0 <= item < n_vocab:
+            ids.append(item)
+        else:
+            raise bad(field, f"token id {item} is not in the vocabulary")
+    return ids
+
+
+def read_ids(field: str, value: Any, engine: Backend) -> list[int]:
+    """Return token ids of the vocabulary. Raises ApiError (400) that names ``field``."""
+    if value is None:
+        raise missing(field)
+    if not isinstance(value, list) or any(isinstance(item, str) for item in cast("list[Any]", value)):
+        raise bad(field, "expected a list of token ids")
+    return read_mixed(field, cast("list[Any]", value), engine)
 
 
 def wants_bos(prompt: Prompt) -> bool:
@@ -47,78 +110,10 @@ def wants_bos(prompt: Prompt) -> bool:
     return isinstance(prompt, str) or isinstance(next(iter(prompt), None), TokenRun)  # never runs and ids
 
 
-def read_penalty_prompt(value: Any, engine: Backend) -> Prompt | None:
-    """Return the text that penalties look back at: None for the prompt, "" for none.
-
-    Raises ApiError (400).
-    """
-    if value is None or value in ("", []):
-        return None if value is None else ()
-    if not isinstance(value, str | list):
-        raise bad("penalty_prompt", "Field 'penalty_prompt': expected text or token ids")
-    return _one(value, engine, "penalty_prompt")
-
-
-def read_ids(field: str, value: Any, engine: Backend) -> list[int]:
-    """Token ids of the vocabulary. Raises ApiError (400) that names ``field``."""
-    if value is None:
-        raise missing(field)
-    if not isinstance(value, list):
-        raise bad(field, f"Field '{field}': expected a list of token ids")
-    ids = cast("list[Any]", value)
-    check_prompt(field, 0, len(ids))
-    most = engine.info.n_vocab
-    for id in ids:
-        if not is_integer(id) or not 0 <= id < most:
-            raise bad(field, f"Field '{field}': {str(id)[:40]} is no token id of the vocabulary")
-    return ids
-
-
-def _one(value: Any, engine: Backend, field: str = "prompt") -> Prompt:
-    if isinstance(value, str):
-        check_prompt(field, len(value))
-        return value
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        if fields.get("multimodal_data"):
-            raise ApiError(501, "this model reads text only; no images or other media")
-        text = fields.get("prompt_string")
-        if isinstance(text, str):
-            return _one(text, engine, field)
-    if isinstance(value, list) and value:
-        items = cast("list[Any]", value)
-        check_prompt(field, sum(len(item) for item in items if isinstance(item, str)), len(items))
-        if all(is_integer(item) for item in items):
-            return _checked(field, items, engine)
-        return read_mixed(field, items, engine)
-    raise bad(field, f"Field '{field}': expected text, token ids, or a list of these")
-
-
-def _checked(field: str, ids: list[int], engine: Backend) -> list[int]:
-    n_vocab = engine.info.n_vocab
-    wrong = next((token for token in ids if not 0 <= token < n_vocab), None)
-    if wrong is not None:
-        raise bad(field, f"Field '{field}': token id {wrong} is not in the vocabulary")
-    return ids
-
-
-def read_mixed(
-    field: str, value: list[Any], engine: Backend, add_bos: bool = True, parse_special: bool = False
-) -> list[int]:
-    """Return the token ids of mixed texts and ids; a text at the start may get the BOS token.
-
-    Raises ApiError (400) that names ``field``.
-    """
-    if not all(is_integer(item) or isinstance(item, str) for item in value):
-        raise bad(field, f"Field '{field}': expected text, token ids, or a list of these")
-    check_prompt(field, sum(len(item) for item in value if isinstance(item, str)), len(value))
-    ids: list[int] = []
-    for place, item in enumerate(value):
-        if isinstance(item, str):
-            ids += engine.tokenize(item, add_bos=add_bos and place == 0, parse_special=parse_special)
-        else:
-            ids.append(item)
-    return _checked(field, ids, engine)
+def refuse_media(values: Mapping[str, Any]) -> None:
+    """Raise ApiError (501) for pictures and other media beside a text."""
+    if values.get("image_data") or values.get("multimodal_data"):
+        raise ApiError(501, "this model reads text only; no images or other media")
 
 
 def fill(
@@ -130,3 +125,203 @@ def fill(
     """
     check_prompt(field, len(prefix) + len(suffix) + sum(len(text) for _, text in files))
     return infill_ids(engine, prefix, suffix, files)
+
+
+# ---- the server's own text
+
+
+class SystemPrompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A text before every prompt, and the names that chat clients read from ``/props``."""
+
+    prompt: str = ""
+    anti_prompt: str = ""
+    assistant_name: str = ""
+
+    def put_before(self, request: Request, engine: Backend) -> Request:
+        """Return the request with this text before its own, where it stays when that is cut."""
+        if not self.prompt:
+            return request
+        prompt, begins, keep = request.prompt, request.add_bos, request.n_keep
+        if isinstance(prompt, str):
+            runs = (TokenRun(prompt),) if prompt else ()
+        elif not prompt or isinstance(prompt[0], TokenRun):
+            runs = tuple(cast("Sequence[TokenRun]", prompt))
+        else:
+            ids = tuple(cast("Sequence[int]", prompt))
+            ids = ids[1:] if ids[0] == engine.bos else ids  # it begins with the text now
+            runs, begins = ((TokenRun(engine.detokenize(ids), ids),) if ids else ()), True
+        if keep >= 0 and (request.overflow != "error" or request.context is not None):
+            keep += len(engine.tokenize(self.prompt, add_bos=begins))
+        return replace(request, prompt=(TokenRun(self.prompt), *runs), add_bos=begins, n_keep=keep)
+
+
+_MEANT_AS_JSON = re.compile(r'\s*\{\s*"')
+_EXPECTED = (
+    'expected a text, or JSON as {"system_prompt": {"prompt": …, "anti_prompt": …, "assistant_name": …}}'
+)
+
+
+def read_system_prompt(settings: ServerSettings) -> SystemPrompt:
+    """Read the file of the settings: a text, or a JSON object. Raises ServerError."""
+    file = settings.system_prompt_file
+    if file is None:
+        return SystemPrompt()
+    text = read_text(file, "the system prompt")
+    if not text.lstrip().startswith("{"):
+        return SystemPrompt(text)
+    try:
+        value: Any = json.loads(text)
+        if "system_prompt" in value:  # llama.cpp's server took it with and without
+            (value,) = value.values()
+        return SystemPrompt(value) if isinstance(value, str) else msgspec.convert(value, SystemPrompt)
+    except (ValueError, RecursionError) as error:
+        if file.suffix.lower() == ".json" or _MEANT_AS_JSON.match(text):
+            raise ServerError(f"{file}: this is no such JSON ({error}); {_EXPECTED}") from None
+        return SystemPrompt(text)
+
+
+def put_before_messages(
+    messages: Sequence[dict[str, Any]], text: str, *, as_system: bool
+) -> list[dict[str, Any]]:
+    """Return messages with ``text`` as the first system message, or at the beginning of the user's first."""
+    roles = [one.get("role") for one in messages]
+    wanted = roles[0] if as_system and roles[0] in ("system", "developer") else "user"
+    if wanted not in roles or (as_system and wanted == "user"):
+        return [{"role": "system" if as_system else "user", "content": text}, *messages]
+    at = roles.index(wanted)
+    content = "\n\n".join(part for part in (text, messages[at].get("content")) if part)
+    return [*messages[:at], {**messages[at], "content": content}, *messages[at + 1 :]]
+
+
+# ---- conversations
+
+CHATML_STOPS = ("<|im_end|>", "<|im_start|>")
+_TRIAL = ({"role": "user", "content": "Hello"},)
+_MARK = "\ue000"  # a private-use character; marks where a client's or the model's words stand
+
+
+def read_template(settings: ServerSettings) -> str | None:
+    """Return the template that the server was started with, Jinja or a name; None for the model's own.
+
+    Raises ServerError for the name of an unknown template, and for a broken one.
+    """
+    template = settings.chat_template
+    if not template:
+        return None
+    if template.strip().lower() == "chatml":
+        return CHATML
+    template = template.strip() if "{" not in template else template
+    try:
+        render(template, _TRIAL, bos="", eos="")
+    except InvalidRequest as error:
+        if error.field == "chat_template":
+            cure = "" if "{" in template else "; or give the template itself, or --chat-template-file"
+            raise ServerError(f"the chat template cannot be used: {error.problem}{cure}") from error
+        # It only refused the trial's messages: it may want a system message, say.
+    return template
+
+
+class ChatPrompt(NamedTuple):
+    prompt: str
+    stops: tuple[str, ...]  # where a turn ends, where the model has no token for that
+    add_bos: bool  # not again when the template writes the beginning token itself
+
+
+_OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "template"})
+
+
+def read_chat(body: Body, services: Services, *, system: bool = True) -> ChatPrompt:
+    """Return the prompt that the messages make under the template, after the server's ``system`` prompt.
+
+    To be called on a thread: a template is a program that came with the model's file. Raises ApiError (400).
+    """
+    engine, template = services.engine, services.template
+    for name in ("tools", "functions", "tool_choice", "function_call"):
+        if body.raw(name) not in (None, "", [], "auto", "none"):
+            raise bad(name, "no functions are called here; see response_format")
+    messages = read_messages(body.raw("messages"))
+    prefill = messages[-1]["role"] == "assistant"
+    if prefill and len(messages) > 1 and messages[-2]["role"] == "assistant":
+        raise bad("messages", "cannot end with two assistant messages")
+    go_on = body.flag("continue_final_message", prefill)
+    add_prompt = body.flag("add_generation_prompt", not go_on)
+    if go_on and add_prompt:
+        raise bad("add_generation_prompt", "cannot be true together with continue_final_message")
+    options = body.mapping("chat_template_kwargs") or {}
+    variables = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
+    variables |= {"add_generation_prompt": add_prompt, "continue_final_message": go_on, "template": template}
+    text = services.system.prompt if system else ""
+    prompt = ""
+    try:
+        if text:  # as a system message, or before the first user's where the template takes none
+            with contextlib.suppress(InvalidRequest):
+                prompt = engine.apply_template(
+                    put_before_messages(messages, text, as_system=True), **variables
+                )
+            if text.strip() not in prompt:
+                prompt = engine.apply_template(
+                    put_before_messages(messages, text, as_system=False), **variables
+                )
+        else:
+            prompt = engine.apply_template(messages, **variables)
+        stops = _turn_ends(engine, template) if template != engine.info.chat_template else ()
+    except (EngineError, ApiError):
+        raise
+    except Exception as error:  # whatever a template raises is about the messages it was given
+        raise bad("messages", f"the chat template refused them: {error}") from None
+    begin = engine.token_bytes(engine.bos).decode("utf-8", "replace") if engine.bos is not None else ""
+    return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)))
+
+
+def _turn_ends(engine: Backend, template: str) -> tuple[str, ...]:
+    """Return texts that end a turn under a template that is not the model's own: it may have no token."""
+    if template == CHATML:
+        return CHATML_STOPS
+    dialogue = [*_TRIAL, {"role": "assistant", "content": _MARK}]
+    try:
+        written = engine.apply_template(dialogue, add_generation_prompt=False, template=template)
+    except EngineError:
+        return ()  # it wants other messages than these
+    _, found, end = written.rpartition(_MARK)
+    return (end.strip(),) if found and end.strip() else ()
+
+
+def read_messages(value: Any) -> list[dict[str, Any]]:
+    """Return messages with text content. Raises ApiError (400: clients of these dialects try a 501 again)."""
+    if value is None:
+        raise missing("messages")
+    if not isinstance(value, list) or not value:
+        raise bad("messages", "expected a list of messages")
+    if len(cast("list[Any]", value)) > MESSAGES:
+        raise bad("messages", f"at most {MESSAGES} are possible")
+    messages: list[dict[str, Any]] = []
+    for item in cast("list[Any]", value):
+        if not isinstance(item, dict):
+            raise bad("messages", "expected objects with role and content")
+        message = dict(cast("dict[str, Any]", item))
+        if not isinstance(message.get("role"), str):
+            raise bad("messages", "every message needs a role")
+        if message.pop("tool_calls", None):
+            raise bad("messages", "no functions are called here; leave tool_calls out")
+        if message.get("images"):
+            raise bad("messages", "this model reads text only; no images, sound or files")
+        messages.append({**message, "content": _read_content(message.get("content"))})
+    return messages
+
+
+def _read_content(value: Any) -> str:
+    """Return the text of a message, or of its parts, one a line. Raises ApiError (400)."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if not isinstance(value, list):
+        raise bad("messages", "content must be text or a list of parts")
+    parts: list[str] = []
+    for part in cast("list[Any]", value):
+        entry: Mapping[str, Any] = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        kind = entry.get("type")
+        if isinstance(kind, str) and kind != "text":
+            raise bad("messages", "this model reads text only; no images, sound or files")
+        if kind is None or not isinstance(entry.get("text"), str):
+            raise bad("messages", "a part of content is an object with type and text")
+        parts.append(entry["text"])
+    return "\n".join(parts)

@@ -1,7 +1,7 @@
 """The register of requests that clients can address by id: all that run, and the latest that ended.
 
-llama.cpp's slots are here too: numbers for branches while they are written. Bounded in number, age and bytes.
-Holds no text of its own; a record points at the engine's generations.
+llama.cpp's slots are here too: numbers for branches while they are written. Bounded in number, age and size.
+Holds no text of its own; a record points at the engine's generations. Used from the server's loop only.
 """
 
 from __future__ import annotations
@@ -9,22 +9,14 @@ from __future__ import annotations
 import secrets
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import BranchState, Priority
-from srbwriter.server.settings import Client
-from srbwriter.server.work import PER_BYTE, PER_ENTRY
+from srbwriter.engine.types import BranchState
 
+from .auth import Client
 from .errors import ApiError
-
-
-class Scope(NamedTuple):
-    """A part of the cache: the salt of its namespace."""
-
-    salt: str = ""
 
 
 @dataclass(slots=True)
@@ -37,7 +29,7 @@ class Record:
     slots: list[int] = field(default_factory=list[int])
     created: float = field(default_factory=time.time)
     ended: float | None = None
-    held: int = 0  # bytes, about, when it had ended
+    held: int = 0  # its size, once it has ended
     picked: int | None = None
     peer: str = ""  # the address that it came from
     tag: str = ""  # what its client calls it
@@ -53,11 +45,6 @@ class Record:
         return [branch for generation in self.generations for branch in generation.branches]
 
     @property
-    def size(self) -> int:
-        """Events it holds in memory."""
-        return sum(len(generation.log) for generation in self.generations)
-
-    @property
     def prompt_tokens(self) -> int:
         """Tokens of all prompts, each once."""
         return sum(len(generation.prompt_ids) for generation in self.generations)
@@ -70,34 +57,20 @@ class Record:
     @property
     def written(self) -> int:
         """Tokens of all branches."""
-        return sum(len(branch.buffer.ids) for branch in self.branches)
+        return sum(len(branch.ids) for branch in self.branches)
 
     @property
-    def bytes(self) -> int:
-        """Estimate its memory in bytes; log-probabilities are most of it where the request has them."""
-        return sum(map(_bytes, self.generations))
-
-    @property
-    def effort(self) -> float:
-        """Seconds that it takes to write the whole answer, about."""
-        entries, tokens = 0, 0
-        for generation in self.generations:
-            known = generation.request.logprobs
-            each = 1 if known is None else 3 + 3 * known
-            entries += each * sum(len(branch.buffer.ids) for branch in generation.branches)
-            tokens += len(generation.prompt_ids) * len(generation.branches)
-            if (before := generation.request.prompt_logprobs) is not None:
-                entries += (3 + 3 * before) * len(generation.prompt_ids) * len(generation.branches)
-        return entries * PER_ENTRY + tokens * PER_BYTE
+    def size(self) -> int:
+        """Numbers that it holds in memory, about: an event, and the log-probabilities of its tokens."""
+        return sum(
+            len(generation.log) * (4 + 2 * (generation.request.logprobs or 0))
+            + len(generation.prompt_logprobs) * (2 + 2 * (generation.request.prompt_logprobs or 0))
+            for generation in self.generations
+        )
 
     @property
     def live(self) -> bool:
         return any(not generation.done for generation in self.generations)
-
-    @property
-    def priority(self) -> Priority:
-        """Of all its prompts."""
-        return self.generations[0].request.priority
 
     @property
     def waiting(self) -> bool:
@@ -105,13 +78,14 @@ class Record:
         live = [branch for branch in self.branches if branch.live]
         return bool(live) and all(branch.state is BranchState.WAITING for branch in live)
 
-    def slot(self, index: int) -> int:
-        """The slot number of a branch, -1 if it has none."""
-        return self.slots[index] if index < len(self.slots) else -1
+    @property
+    def error(self) -> Exception | None:
+        """The error of the first generation that failed."""
+        return next((one.error for one in self.generations if one.error is not None), None)
 
-    def index(self, branch: Branch) -> int:
-        """The number of a branch among all."""
-        return self.branches.index(branch)
+    def slot(self, index: int) -> int:
+        """Return the slot number of a branch, -1 if it has none."""
+        return self.slots[index] if index < len(self.slots) else -1
 
     def branch(self, index: int) -> Branch:
         """Raise ApiError (404) when there is no such branch."""
@@ -120,104 +94,80 @@ class Record:
             raise ApiError(404, f"request {self.id} has no branch {index}; it has {len(branches)}")
         return branches[index]
 
+    def cancel(self) -> None:
+        """Cancel what has not ended. The text stays."""
+        for generation in self.generations:
+            if not generation.done:
+                generation.cancel()
+
 
 class Registry:
-    """Records by id; ``most`` bytes may be held by all that have ended. Used from the server's loop only."""
+    """Records by id. Those that have ended are kept: ``keep`` of them for ``seconds``, within a size."""
 
-    def __init__(self, keep: int, seconds: float, most: int = 256 * 2**20) -> None:
+    def __init__(self, keep: int, seconds: float, most: int = 4_000_000) -> None:
         self._keep, self._seconds, self._most = keep, seconds, most
         self._records: dict[str, Record] = {}
 
-    def add(
-        self, client: Client, generations: Sequence[Generation], id: str,
-        *, tag: str = "", bound: bool = True,
-    ) -> Record:  # fmt: skip
-        """Register generations under ``id``."""
-        record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound)
+    def add(self, record: Record) -> None:
         self._records[record.id] = record
         self.sweep()
-        return record
 
     def get(self, id: str, client: Client) -> Record:
         """Raise ApiError (404) when the request is unknown, was forgotten, or is another client's."""
         self.sweep()
         record = self._records.get(id)
-        if record is None or not self._sees(client, record):
+        if record is None or not (client.admin or client.name == record.client):
             raise ApiError(404, f"there is no request {id}; finished requests are forgotten after a while")
         return record
 
     def of(self, client: Client) -> list[Record]:
-        """The requests that a client may see."""
-        return [record for record in self._records.values() if self._sees(client, record)]
+        """Return the requests that a client may see."""
+        return [one for one in self._records.values() if client.admin or client.name == one.client]
 
     def own(self, client: Client, tag: str = "") -> list[Record]:
-        """What came over connections of the same key and address, oldest first; ``tag``: by that name only.
+        """Return what came over connections of the same key and address, oldest first.
 
-        For clients that name no request when they stop or look at one. An admin's key sees no more here.
+        With ``tag`` by that name only. For clients that name no request when they stop or look at one; an
+        admin's key sees no more here.
         """
         return [
-            record
-            for record in self._records.values()
-            if record.bound
-            and (record.client, record.peer) == (client.name, client.peer)
-            and (not tag or record.tag == tag)
+            one
+            for one in self._records.values()
+            if one.bound
+            and (one.client, one.peer) == (client.name, client.peer)
+            and (not tag or one.tag == tag)
         ]
-
-    def _sees(self, client: Client, record: Record) -> bool:
-        return client.admin or client.name == record.client
 
     def remove(self, record: Record) -> None:
         self._records.pop(record.id, None)
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(tuple(self._records.values()))
-
-    def __len__(self) -> int:
-        return len(self._records)
 
     def live(self) -> list[Record]:
         return [record for record in self._records.values() if record.live]
 
     def place(self, record: Record) -> int:
-        """How many requests that came before it wait as well; 0 for one that runs."""
+        """Return how many requests that came before it wait as well; 0 for one that runs."""
         if not record.waiting:
             return 0
+        priority = record.generation.request.priority
         earlier = (other for other in self._records.values() if other.created < record.created)
-        return sum(other.live and other.waiting and other.priority <= record.priority for other in earlier)
+        return sum(
+            other.live and other.waiting and other.generation.request.priority <= priority
+            for other in earlier
+        )
 
     def sweep(self) -> None:
         """Forget requests that ended too long ago, and the oldest beyond the bounds."""
         now = time.time()
-        ended: list[Record] = []
-        for record in tuple(self._records.values()):
+        room, size = self._keep, self._most
+        for record in reversed(tuple(self._records.values())):
             if record.live:
                 record.ended = None
                 continue
             if record.ended is None:
-                record.ended, record.held = now, record.bytes
-            if now - record.ended > self._seconds:
+                record.ended, record.held = now, record.size
+            room, size = room - 1, size - record.held
+            if now - record.ended > self._seconds or room < 0 or size < 0:
                 self.remove(record)
-            else:
-                ended.append(record)
-        size = sum(record.held for record in ended)
-        for number, record in enumerate(ended):
-            if len(ended) - number <= self._keep and size <= self._most:
-                break
-            size -= record.held
-            self.remove(record)
-
-
-_EVENT, _LOGPROB, _LIKELIEST = 400, 150, 120  # bytes: an event and its text, a logprob, each one beside it
-
-
-def _bytes(generation: Generation) -> int:
-    request = generation.request
-    event, known = _EVENT, 0
-    if request.logprobs is not None:
-        event += _LOGPROB + _LIKELIEST * request.logprobs
-    if request.prompt_logprobs is not None:
-        known = len(generation.prompt_logprobs) * (_LOGPROB + _LIKELIEST * request.prompt_logprobs)
-    return len(generation.log) * event + known
 
 
 def new_id() -> str:
@@ -227,6 +177,7 @@ def new_id() -> str:
 # ---- slots
 
 
+@dataclass(slots=True)
 class Slot:
     """A number for a branch while it is written; keeps nothing alive.
 
@@ -234,18 +185,16 @@ class Slot:
     for a client that comes back to it.
     """
 
-    def __init__(self, id: int) -> None:
-        self.id = id
-        self.client = ""  # whose branch had the number last
-        self.pinned: tuple[int, ...] = ()  # token ids
-        self._pinned_by = ""
-        self.scope = Scope()  # where the cache holds them
-        self._branch: weakref.ref[Branch] | None = None
+    id: int
+    client: str = ""  # whose branch had the number last
+    salt: str = ""  # of the part of the cache that holds its tokens
+    pinned: tuple[int, ...] = ()  # those that the client keeps when the branch is forgotten
+    latest: weakref.ref[Branch] | None = None
 
     @property
     def branch(self) -> Branch | None:
         """The latest branch that had the number, as long as its request is kept."""
-        return self._branch() if self._branch is not None else None
+        return self.latest() if self.latest is not None else None
 
     @property
     def busy(self) -> bool:
@@ -254,38 +203,24 @@ class Slot:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The tokens that the slot's latest branch left in the cache."""
+        """The tokens that the slot's latest branch left in the cache, or else those that are pinned."""
         branch = self.branch
-        return () if branch is None else (*branch.generation.prompt_ids, *branch.ids)
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The tokens of the latest branch, or else those that the same client has pinned."""
-        return self.ids or (self.pinned if self._pinned_by == self.client else ())
+        return self.pinned if branch is None else (*branch.generation.prompt_ids, *branch.ids)
 
     def give(self, branch: Branch, client: str) -> None:
+        """Let a branch have the number; another client's pin goes."""
         if client != self.client:
             self.pinned = ()
-        self._branch, self.client = weakref.ref(branch), client
-        request = branch.generation.request
-        self.scope = Scope(request.cache_salt)
+        self.latest, self.client = weakref.ref(branch), client
+        self.salt = branch.generation.request.cache_salt
 
-    def pin(self, ids: Sequence[int], client: str) -> None:
-        """Keep tokens for a client, for when the branch that left them is forgotten."""
-        self.pinned, self._pinned_by = tuple(ids), client
-
-    def restore(self, ids: Sequence[int], client: str, scope: Scope) -> None:
-        """Keep tokens that a client had saved, instead of what the latest branch left."""
-        self._branch, self.client, self.scope = None, client, scope
-        self.pin(ids, client)
-
-    def clear(self) -> None:
-        self._branch, self.client, self.pinned, self._pinned_by = None, "", (), ""
-        self.scope = Scope()
+    def keep(self, ids: Sequence[int] = (), client: str = "", salt: str = "") -> None:
+        """Keep tokens that a client had saved, instead of what the latest branch left; or nothing."""
+        self.latest, self.client, self.salt, self.pinned = None, client, salt, tuple(ids)
 
 
 class Slots:
-    """As many as branches may be live. Used from the server's loop only."""
+    """As many as branches may be live."""
 
     def __init__(self) -> None:
         self._slots: list[Slot] = []
@@ -295,15 +230,12 @@ class Slots:
             self._slots.append(Slot(len(self._slots)))
         return self._slots[:count]
 
-    def assign(self, record: Record, count: int, wanted: int = -1) -> list[int]:
-        """Return a slot for every branch of a record: those from ``wanted`` on, or idle ones first."""
+    def assign(self, record: Record, count: int, wanted: int = -1) -> None:
+        """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
         slots = self.all(count)
         order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
         if 0 <= wanted < count:
             order = slots[wanted:] + slots[:wanted]
-        numbers: list[int] = []
-        for index, branch in enumerate(record.branches):
-            slot = order[index % len(order)]
-            slot.give(branch, record.client)
-            numbers.append(slot.id)
-        return numbers
+        record.slots = [order[index % len(order)].id for index in range(len(record.branches))]
+        for number, branch in zip(record.slots, record.branches, strict=True):
+            slots[number].give(branch, record.client)

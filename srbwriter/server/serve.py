@@ -17,19 +17,13 @@ from pathlib import Path
 import uvicorn
 
 from srbwriter.paths import expanded
-from srbwriter.server.app import build_app, check_folders
-from srbwriter.server.chat import template_of
-from srbwriter.server.connection import Listener, Table, most_connections, protocol
-from srbwriter.server.services import Loader
-from srbwriter.server.settings import (
-    AddressError,
-    ServerError,
-    ServerSettings,
-    check_exposure,
-    is_socket_file,
-    line_places,
-)
-from srbwriter.server.system_prompt import read_system_prompt
+
+from .app import build_app
+from .auth import check_exposure
+from .connection import Listener, Table, most_connections, protocol
+from .prompts import read_system_prompt, read_template
+from .run import Loader
+from .settings import AddressError, ServerError, ServerSettings, check_files, is_socket_file, line_places
 
 
 class ServerHandle:
@@ -91,7 +85,7 @@ def start_in_thread(loader: Loader, settings: ServerSettings) -> ServerHandle:
 def check_settings(settings: ServerSettings) -> None:
     """Raise ServerError for all settings that no server can be started with. Listens nowhere."""
     problems: list[str] = []
-    for check in (check_exposure, template_of, read_system_prompt, check_folders, _check_pair):
+    for check in (check_exposure, read_template, read_system_prompt, check_files):
         try:
             check(settings)
         except ServerError as error:
@@ -127,9 +121,7 @@ class _Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             lifespan="on",
-            ws="websockets-sansio",
-            ws_max_size=settings.max_body,
-            ws_per_message_deflate=False,  # a small message could grow without bound
+            ws="none",
             http=protocol(settings.head_seconds, self.table),
             loop="asyncio",  # another would not ask the listener before it accepts
             timeout_keep_alive=int(min(settings.timeout, 75)),
@@ -137,16 +129,33 @@ class _Server(uvicorn.Server):
             ssl_keyfile=settings.ssl_key_file,
             ssl_certfile=settings.ssl_cert_file,
         )
-        _load(config, settings)
+        try:
+            config.load()  # key and certificate, before anything listens
+        except OSError as error:  # of which ssl.SSLError is one
+            files = f"{settings.ssl_cert_file} and {settings.ssl_key_file}"
+            raise ServerError(f"{files} cannot be used for HTTPS: {error.strerror or error}") from error
         super().__init__(config)
 
     def listen(self) -> None:
         """Open the sockets. Raises AddressError for an address that cannot be listened on."""
+        settings = self.settings
         with contextlib.ExitStack() as closing:
-            for host, port in line_places(self.settings):
-                self.lines.append(_listen_tcp(host, port))
-                closing.callback(self.lines[-1].close)
-            self.listeners = _listen(self.settings)
+
+            def opened(listener: Listener) -> Listener:
+                closing.callback(listener.close)
+                return listener
+
+            self.lines += [opened(_listen(host, port)) for host, port in line_places(settings)]
+            if settings.unix_socket is not None:
+                self.listeners.append(opened(_listen_file(settings.unix_socket)))
+            else:
+                port = settings.port
+                for host in settings.host:
+                    if is_socket_file(host):
+                        self.listeners.append(opened(_listen_file(expanded(host))))
+                    else:
+                        self.listeners.append(opened(_listen(host, port)))
+                        port = port or self.listeners[-1].getsockname()[1]
             closing.pop_all()
         for listener in self.listeners:
             listener.table = self.table
@@ -164,10 +173,14 @@ class _Server(uvicorn.Server):
 
     def serve_and_close(self) -> None:
         """Serve until the end, then close the sockets and remove socket files."""
-        with contextlib.ExitStack() as closing:
-            for listener in (*self.listeners, *self.lines):
-                closing.callback(_close, listener, _file_of(listener))
+        files = [_file_of(listener) for listener in self.listeners]
+        try:
             self.run(sockets=[*self.listeners])
+        finally:
+            for listener in (*self.listeners, *self.lines):
+                listener.close()
+            for file in filter(None, files):
+                file.unlink(missing_ok=True)
 
     async def on_tick(self, counter: int) -> bool:
         failed = self.watched is not None and self.watched.error is not None
@@ -187,100 +200,10 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _close(listener: socket.socket, file: Path | None) -> None:
-    """Close a listening socket and remove its socket file."""
-    listener.close()
-    _remove_socket_file(file)
-
-
 def _file_of(listener: socket.socket) -> Path | None:
     if listener.family in (socket.AF_INET, socket.AF_INET6):
         return None
     return Path(listener.getsockname())
-
-
-def _check_pair(settings: ServerSettings) -> None:
-    if bool(settings.ssl_key_file) != bool(settings.ssl_cert_file):
-        raise ServerError("HTTPS needs both: give --ssl-key-file and --ssl-cert-file")
-
-
-def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
-    """Load key and certificate before listening. Raises ServerError where they cannot be used."""
-    _check_pair(settings)
-    try:
-        config.load()
-    except OSError as error:  # of which ssl.SSLError is one
-        raise ServerError(
-            f"{settings.ssl_cert_file} and {settings.ssl_key_file} cannot be used for HTTPS: "
-            f"{error.strerror or error}"
-        ) from error
-
-
-def _listen(settings: ServerSettings) -> list[Listener]:
-    """Listening sockets, opened here so that a taken port is an error in words and not an exit."""
-    if settings.unix_socket is not None:
-        return [_listen_unix(settings.unix_socket)]
-    listeners: list[Listener] = []
-    places = [(settings.host, settings.port)]
-    if settings.ws_port is not None:
-        places.append((tuple(host for host in settings.host if not is_socket_file(host)), settings.ws_port))
-    try:
-        for hosts, port in places:
-            for host in hosts:
-                if is_socket_file(host):
-                    listeners.append(_listen_unix(expanded(host)))
-                else:
-                    listeners.append(_listen_tcp(host, port))
-                    port = port or listeners[-1].getsockname()[1]
-    except ServerError:
-        for listener in listeners:
-            listener.close()
-        raise
-    return listeners
-
-
-def _listen_tcp(address: str, port: int) -> Listener:
-    host = address.strip("[]")
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        raise AddressError(
-            f"cannot listen on {address}:{port}: {error.strerror or error}; "
-            "choose another with --host, --port, --ws-port and --tcp"
-        ) from error
-    # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
-    return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
-
-
-def _listen_unix(path: Path) -> Listener:
-    if _answers(path):
-        raise AddressError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
-    listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _remove_socket_file(path)
-        listener.bind(str(path))
-        path.chmod(0o600)
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise AddressError(f"cannot listen on {path}: {error.strerror or error}") from error
-    return listener
-
-
-def _answers(path: Path) -> bool:
-    """Whether a server listens on a socket file; a stale file may be replaced."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
-
-
-def _remove_socket_file(path: Path | None) -> None:
-    if path is not None and path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        path.unlink()
 
 
 def _address(listener: socket.socket) -> str:
@@ -288,3 +211,33 @@ def _address(listener: socket.socket) -> str:
         return f"unix:{file}"
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen(address: str, port: int) -> Listener:
+    host = address.strip("[]")
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        reason = error.strerror or error
+        cure = "choose another with --host, --port and --tcp"
+        raise AddressError(f"cannot listen on {address}:{port}: {reason}; {cure}") from error
+    # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
+    return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
+
+
+def _listen_file(path: Path) -> Listener:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+        probe.connect(str(path))  # a file that nobody answers on may be replaced
+        raise AddressError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
+    listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise AddressError(f"cannot listen on {path}: {error.strerror or error}") from error
+    return listener

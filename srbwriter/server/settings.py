@@ -1,12 +1,8 @@
-"""Settings of the server, and its keys.
-
-Plain values; the command line fills them in.
-"""
+"""The settings of a server, and what is refused before one starts. The command line fills them in."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
@@ -25,7 +21,6 @@ class ServerSettings:
 
     host: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9090
-    ws_port: int | None = None  # one more, for clients that expect WebSockets on a port of their own
     unix_socket: Path | None = None
     tcp: tuple[str, ...] = ()  # where lines are taken: each [HOST:]PORT
     preload: Path | None = None  # what conversations in lines begin with, evaluated before one can
@@ -61,8 +56,6 @@ class ServerSettings:
     max_body: int = 16 * 2**20
     max_connections: int = 0  # 0: as many as the process may open files for
     max_requests: int = 256  # being answered at once; more get 503
-    max_sockets: int = 256  # WebSockets that are open at once
-    max_own_sockets: int = 32  # those of one client
     keep_requests: int = 256  # finished requests that stay addressable
     keep_seconds: float = 900.0
     shutdown_seconds: float = 5.0
@@ -73,9 +66,6 @@ class ServerSettings:
         if not hosts:
             raise ServerError("--host needs at least one address")
         object.__setattr__(self, "host", hosts)
-
-
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class ServerError(Exception):
@@ -90,35 +80,7 @@ class AddressError(ServerError):
     """An address cannot be listened on, for example because it is in use."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A key, its owner's name, and whether it is an admin's."""
-
-    secret: str
-    name: str
-    admin: bool = False
-
-    @classmethod
-    def read(cls, text: str) -> ApiKey:
-        """``KEY [NAME] [admin]``: one line of a key file. Without a name it goes by a part of its hash."""
-        secret, *words = text.split() or [""]
-        names = [word for word in words if word != "admin"]
-        if len(names) > 1 or len(words) - len(names) > 1:
-            raise ServerError("a key is written as KEY [NAME] [admin], with one space between them")
-        name = names[0] if names else f"key-{hashlib.sha256(secret.encode()).hexdigest()[:8]}"
-        return cls(secret, name, len(names) < len(words))
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """A client: the name of its key, or the address of one without a key.
-
-    ``admin`` sees, steers and cancels the requests of all. Without keys every client is an admin.
-    """
-
-    name: str
-    admin: bool
-    peer: str = ""  # the address that it asks from
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_loopback(host: str) -> bool:
@@ -138,7 +100,7 @@ def is_socket_file(host: str) -> bool:
 
 
 def read_text(file: Path, what: str) -> str:
-    """A file that a setting names; ``what`` names its content. Raises ServerError."""
+    """Return the text of a file that a setting names; ``what`` names its content. Raises ServerError."""
     try:
         return file.read_text("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -147,25 +109,9 @@ def read_text(file: Path, what: str) -> str:
 
 
 def read_keys(file: Path) -> tuple[str, ...]:
-    """Keys from a file, one a line. Raises ServerError."""
+    """Return the keys of a file, one a line. Raises ServerError."""
     lines = read_text(file, "the list of keys").splitlines()
     return tuple(line.strip() for line in lines if line.strip())
-
-
-def check_exposure(settings: ServerSettings) -> None:
-    """Refuse to listen beyond this machine without a key. Raises ServerError."""
-    keys = server_keys(settings)
-    if not all(key.secret for key in keys):
-        raise ServerError("a key is empty, so that anybody would have it; see --api-key and its variable")
-    if keys or settings.insecure:
-        return
-    hosts = () if settings.unix_socket else settings.host
-    for host in (*hosts, *(host for host, _ in line_places(settings))):
-        if not is_loopback(host):
-            raise ServerError(
-                f"{host} can be reached from other machines: give --api-key KEY, "
-                "or --insecure to serve everybody"
-            )
 
 
 def line_places(settings: ServerSettings) -> list[tuple[str, int]]:
@@ -185,8 +131,18 @@ def line_places(settings: ServerSettings) -> list[tuple[str, int]]:
     return places
 
 
-def server_keys(settings: ServerSettings) -> tuple[ApiKey, ...]:
-    """All keys; a single one is an admin's. Raises ServerError for one that cannot be read."""
-    keys = [ApiKey.read(text) for text in settings.api_keys]
-    keys += [replace(ApiKey.read(text), admin=True) for text in settings.admin_keys]
-    return tuple(replace(key, admin=True) for key in keys) if len(keys) == 1 else tuple(keys)
+def check_files(settings: ServerSettings) -> None:
+    """Raise ServerError for folders that are not there, and for half a pair of TLS files."""
+    named = (
+        (settings.slot_save_path, "to save slots in", "--slot-save-path"),
+        (settings.static_path, "to serve", "--path"),
+    )
+    problems = [
+        f"{path}: there is no such folder {purpose}; correct {flag}"
+        for path, purpose, flag in named
+        if path is not None and not path.is_dir()
+    ]
+    if bool(settings.ssl_key_file) != bool(settings.ssl_cert_file):
+        problems.append("HTTPS needs both: give --ssl-key-file and --ssl-cert-file")
+    if problems:
+        raise ServerError(*problems)

@@ -12,7 +12,7 @@ and back. A draft is data: only :func:`check_draft` checks it. Conventions for e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from operator import add
@@ -279,10 +279,17 @@ class StoryDraft:
     """Values that interfaces store with a story, such as settings and drafts of open dialogs."""
     days: dict[str, Progress] = field(default_factory=dict[str, Progress])
     """By calendar day (ISO 8601)."""
+    notices: list[str] = field(default_factory=list[str])
+    """What the writer should know of an import: what was left out, and what was changed."""
 
     @property
     def root(self) -> DraftNode:
         return self.nodes[0]
+
+    @property
+    def text(self) -> str:
+        """The story from the root to the current node."""
+        return "".join(node.text for node in path_to(self, self.current_id))
 
 
 class DraftError(ValueError):
@@ -342,22 +349,6 @@ def reading_order(draft: StoryDraft, *, with_deleted: bool = True) -> Iterator[D
             continue
         yield node
         stack.extend(reversed(children[node.id]))
-
-
-def nested_text(root: DraftNode, parts: Callable[[DraftNode], Iterable[str | DraftNode]]) -> str:
-    """Return the text of a nested format, built without recursion.
-
-    ``parts`` returns the pieces of a node in order; a child among them is replaced by its own pieces.
-    """
-    texts: list[str] = []
-    stack: list[str | DraftNode] = [root]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, str):
-            texts.append(here)
-        else:
-            stack.extend(reversed(list(parts(here))))
-    return "".join(texts)
 
 
 def without_deleted(draft: StoryDraft) -> StoryDraft:

@@ -6,6 +6,7 @@ It works over one Session and never touches the engine's insides or the store.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -14,78 +15,232 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.driver import Driver
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
+from srbwriter import paths
 from srbwriter.config import Settings
 from srbwriter.session.ahead import LookAhead, budget_of
-from srbwriter.story import StoryError
-from srbwriter.tui import options, signals
+from srbwriter.session.sampling import RememberedKnobs
+from srbwriter.story import StoryError, library
+from srbwriter.tui import clipboard, commands, options, signals, themes
 from srbwriter.tui.dialogs.ask import Confirm, Refusal
 from srbwriter.tui.dialogs.base import Page
-from srbwriter.tui.dialogs.help import Help
-from srbwriter.tui.dialogs.menu import Menu
-from srbwriter.tui.dialogs.model_fetch import ModelFetch
-from srbwriter.tui.dialogs.model_offer import ModelOffer
+from srbwriter.tui.dialogs.model import ModelFetch, ModelOffer
 from srbwriter.tui.dialogs.trouble import crash_words
-from srbwriter.tui.driver import own_driver
+from srbwriter.tui.driver import FailingApp, driver_of, own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.options import Preferences
-from srbwriter.tui.program import Program
+from srbwriter.tui.palette import CommandProvider
+from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers
 from srbwriter.tui.write.desk import Desk
-from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
 
-
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
+_REST_SECONDS = 2.0  # without a key in a text, after which the writer counts as pausing
+_LEAST_SECONDS, _CHARACTERS_A_SECOND = 5.0, 15  # that a message is shown
 _AWAITED_SECONDS = 0.3  # from giving the terminal back to saying what is awaited
 _MODEL_AWAITED = "Your story is saved. The model is still being closed …"
 _DISK_AWAITED = "Your words are still being saved …"
-_LOOK_SECONDS = 1.0  # between two looks at what nobody tells of
 
 
-class App(Program):
+class App(FailingApp):
     """The program in a terminal."""
 
     TITLE = "srbwriter"
-    ENABLE_COMMAND_PALETTE = False
+    COMMANDS = {CommandProvider}
     CSS = """
     OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
         background: $primary 30%; color: $foreground; text-style: bold;
     }
-    VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
+    VerticalScroll { scrollbar-size-vertical: 1; }
+    ToastRack { margin-bottom: 2; }
+    Toast { width: auto; max-width: 100%; padding: 0 1; margin-top: 0; }
     """
 
     def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:
-        super().__init__(session, settings, preferences)
+        super().__init__()
+        self.session = session
+        self.said: list[str] = []
+        """All messages of this run."""
+        self.next_story: Path | None = None
+        self.next_notes: list[str] = []
+        self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
+        self.typed_at = -math.inf
+        self.address = ""  # the address of a server beside the app
+        self.notes: list[str] = []  # messages to show once the screen is up
+        self._own_keys: dict[str, str] | None = None
+        self.preferences = preferences or Preferences(settings)  # with the changes of the story before
+        self.knobs = RememberedKnobs(session, settings)
+        self.knobs.recall()
+        self._apply_keys()
+        self._theme_missed: str | None = None  # the configured theme that is missing, once reported
+        self.load_themes()
         self.fetch = ModelFetch()
         self.offer = ModelOffer(settings)
-        self.transfers = self._transfers = Transfers(self)
-        self.write_screen = self._desk = Desk(session, self)
-        self.keyboard = self._line = Keyboard(self, self._desk, super().on_event)
+        self.transfers = Transfers(self)
+        self.write_screen = Desk(session, self)
+        self.keyboard = Keyboard(self, super().on_event)
+
+    # ---- settings
 
     def apply_preferences(self) -> None:
+        """Apply changed settings at once, where possible."""
         LookAhead.of(self.session).budget = budget_of(self.preferences)
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
         self._apply_theme()
-        if self._desk.is_mounted:
-            self._desk.rearrange(layout=self.preferences[options.LAYOUT])
-            self._desk.colour()
+        if self.write_screen.is_mounted:
+            self.write_screen.rearrange(layout=self.preferences[options.LAYOUT])
+            self.write_screen.colour()
             self._tell_notes()
+
+    @property
+    def writer_rests(self) -> bool:
+        """Whether the writer is not typing, so that a dialog may open without catching the next keys."""
+        return time.monotonic() - self.typed_at > _REST_SECONDS
+
+    @property
+    def text_width(self) -> int:
+        """The longest line of the story, in cells."""
+        return self.preferences[options.TEXT_WIDTH]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether new branches are written as soon as one is picked."""
+        return self.preferences[options.CONTINUE]
+
+    # ---- keys
+
+    def _apply_keys(self) -> None:
+        own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
+        if own != self._own_keys:
+            self._own_keys = own
+            self.known_keys = commands.Keys(own)
+            self.set_keymap(self.known_keys.keymap)
+            for id, keys in self.known_keys.unbound.items():
+                self.bind(keys, f"run_on_desk('{id}')", description=commands.COMMANDS[id].title, show=False)
+            if lost := ", ".join(self.known_keys.lost):
+                self.notes.append(f"No key is left for {lost}: other commands have them, see [keys].")
+
+    def way_to(self, command: str) -> str:
+        """Return how a command is run from any focus: its key, or its title and the key of the menu."""
+        if keys := self.known_keys.anywhere.get(command):
+            return commands.key_name(keys[0])
+        return f"“{commands.COMMANDS[command].title}” in the menu ({commands.key_name(commands.MENU)})"
+
+    def run_prompt(self, screen: Screen[Any], act: Callable[[], object]) -> None:
+        """Run ``act``, a command of ``screen`` that opens a prompt for text.
+
+        If it opens none, a dialog shows why, so that text typed for the prompt never runs commands. An
+        ``act`` that did something else instead returns True.
+        """
+        returned: list[object] = []
+        self.write_screen.guarded(lambda: returned.append(act()))
+        if self.screen is screen and returned != [True]:
+            self.push_screen(Refusal(self.said[-1:]))
+
+    def action_run_on_desk(self, command: str) -> None:
+        self.run_on_desk(command)
+
+    def run_on_desk(self, command: str, number: int = 0) -> None:
+        """Run a command on the write screen, after closing the screens above it; not if one asks first."""
+        while (top := self.screen) is not self.write_screen:
+            depth = len(self.screen_stack)
+            if isinstance(top, Page):
+                top.action_close()
+            if len(self.screen_stack) >= depth:
+                return
+        self.write_screen.run_chosen(command, number)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste | Burst) and not event.is_forwarded:
+            types = not isinstance(event, events.Key) or event.is_printable or event.key in _TYPE
+            if types and isinstance(self.focused, Prose):
+                self.typed_at = time.monotonic()
+            self.write_screen.pump.give_way()
+            LookAhead.of(self.session).give_way()
+            self.keyboard.take(event)
+        else:
+            await super().on_event(event)
+
+    # ---- themes
+
+    def load_themes(self) -> None:
+        """Read all themes; collect one complaint for each that is invalid."""
+        found, self.complaints = themes.load_all()
+        for theme in found:
+            self.register_theme(theme)
+
+    def _apply_theme(self) -> None:
+        """Show the configured theme, or else the default one with a message why."""
+        wanted = self.preferences[options.THEME]
+        found = wanted in self.available_themes
+        self.show_theme(wanted if found else themes.DEFAULT)
+        if not found and wanted != self._theme_missed:
+            self.notes.append(themes.explain_missing(wanted, self.complaints))
+        self._theme_missed = None if found else wanted
+
+    def show_theme(self, name: str) -> None:
+        """Show a theme; in a terminal with sixteen colours the one of Textual's that is as dark."""
+        few = not self.is_headless and self.console.color_system in ("standard", "windows")
+        ansi = "ansi-dark" if self.available_themes[name].dark else "ansi-light"
+        self.theme = ansi if few else name
+
+    # ---- messages
+
+    def notify(
+        self, message: str, *, title: str = "", severity: SeverityLevel = "information",
+        timeout: float | None = None, markup: bool = False,
+    ) -> None:  # fmt: skip
+        """Show a message for as long as it takes to read; most hold text of a person, so never as markup."""
+        self.said.append(message)
+        seconds = timeout or max(_LEAST_SECONDS, len(message) / _CHARACTERS_A_SECOND)
+        super().notify(message, title=title, severity=severity, timeout=seconds, markup=False)
+
+    def _tell_notes(self) -> None:
+        while self.notes:
+            self.notify(self.notes.pop(0))
+
+    def show_title(self, story: str, writing: bool) -> None:
+        """Set the title of the terminal window to the story's."""
+        name = "".join(character for character in story if character.isprintable()) or "srbwriter"
+        title = f"{name} {'▸' if writing else ''}".rstrip()
+        if title != self.title:
+            self.title = title
+            self._to_terminal(f"\x1b]2;{title}\x07")
+
+    def _to_terminal(self, sequence: str) -> None:
+        if (driver := driver_of(self)) is not None and not self.is_headless:
+            driver.write(sequence)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy through the terminal and, where there is one, through the desktop's tool."""
+        super().copy_to_clipboard(text)
+        clipboard.copy_to_desktop(text)
 
     # ---- stories
 
+    def recent(self) -> list[tuple[Path, str]]:
+        """Return files and titles of the stories of before, the last one first."""
+        known = library.RecentStories(paths.recent_file()).all()
+        return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
+
     def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
-        if not self.transfers.may_leave():
-            return
-        self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
-        self.leave()
+        """Leave this story and open another: the screen is reset, and the model stays loaded.
+
+        ``notes`` are shown then; with ``begins``, branches are written at once.
+        """
+        if self.transfers.may_leave():
+            self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
+            self.leave()
 
     def leave(self) -> None:
+        """End the program; if text cannot be saved, ask the writer."""
         self.write_screen.keep_view()
         try:
             self.session.save()
@@ -113,57 +268,20 @@ class App(Program):
 
         self.push_screen(Confirm(question, answers), answered)
 
-    def show_help(self, page: type[Page[Any]]) -> None:
-        self.push_screen(Help(page=page))
-
-    def run_prompt(self, screen: Screen[Any], act: Callable[[], object]) -> None:
-        returned: list[object] = []
-        self.write_screen.guarded(lambda: returned.append(act()))
-        if self.screen is screen and returned != [True]:
-            self.push_screen(Refusal([message.words for message in self.messages.current]))
-
-    def show_menu(self) -> None:
-        current = self.session.round
-        menu = Menu(len(current.branches) if current is not None else 0)
-        self.push_screen(menu, lambda chosen: self._run_on_desk(*chosen) if chosen is not None else None)
-
-    def _run_on_desk(self, command: str, number: int) -> None:
-        """Run a command on the write screen, after closing the screens above it; not if one asks first."""
-        while (top := self.screen) is not self._desk:
-            depth = len(self.screen_stack)
-            if isinstance(top, Page):
-                top.action_close()
-            if len(self.screen_stack) >= depth:
-                return
-        self._desk.run_chosen(command, number)
-
     # ---- life
 
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's choice, with our own driver in place of the one for Linux and macOS."""
-        found = super().get_driver_class()
-        return own_driver(found)
+        return own_driver(super().get_driver_class())
 
     async def action_quit(self) -> None:
         """Textual's own way out: the writer's last words come first."""
         self.write_screen.run("quit")
 
-    async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste | Burst) and not event.is_forwarded:
-            types = not isinstance(event, events.Key) or event.is_printable or event.key in _TYPE
-            if types and isinstance(self.focused, ProseArea):
-                self.typed_at = time.monotonic()
-            self._desk.pump.give_way()
-            LookAhead.of(self.session).give_way()
-            self._line.take(event)
-        else:
-            await super().on_event(event)
-
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
-        self.push_screen(self._desk)
-        self.set_interval(_LOOK_SECONDS, self.reload_changed_themes)
+        self.push_screen(self.write_screen)
         for complaint in self.complaints:
             if not any(complaint in note for note in self.notes):
                 self.notify(complaint, severity="warning")
@@ -178,8 +296,8 @@ class App(Program):
         return crash_words(error)
 
     def on_unmount(self) -> None:
-        self._line.close()
-        self._transfers.end()
+        self.keyboard.close()
+        self.transfers.end()
         self._to_terminal("\x1b[23;2t")
         with self._naming_what_is_awaited():
             self.session.close(keep_model=self.next_story is not None)

@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, ClassVar, TypeVar, cast
 
 from textual.binding import Binding, BindingsMap, BindingType
+from textual.keys import format_key, key_to_character
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
@@ -29,7 +30,6 @@ MENU = "ctrl+g"
 DIGITS = "1,2,3,4,5,6,7,8,9"
 ANYWHERE = ".anywhere"
 """Suffix of the id of a binding that works with any focus."""
-_NO_KEY = "no_key_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def screen_commands() -> dict[str, list[Binding]]:
 
 def plain_bindings() -> list[BindingType]:
     """Return the bindings that work while a branch has the focus."""
-    return [binding for command in COMMANDS.values() for binding in _plain(command)]
+    return [binding for command in COMMANDS.values() if command.keys for binding in _plain(command)]
 
 
 def _plain(command: Command) -> list[Binding]:
@@ -198,13 +198,16 @@ def anywhere_bindings() -> list[BindingType]:
     return [
         _binding(command, command.anywhere, command.id + ANYWHERE, priority=True)
         for command in COMMANDS.values()
+        if command.anywhere
     ]
 
 
 def _binding(command: Command, keys: str, id: str, number: str = "", priority: bool = False) -> Binding:
-    """Return a binding; one without keys gets a dummy key, as a keymap can change bindings only."""
     action = f"screen.run('{command.id}'{number})"
-    return Binding(keys or f"{_NO_KEY}{id}", action, command.title, show=False, priority=priority, id=id)
+    return Binding(
+        keys, action, command.title, show=False, priority=priority, id=id, tooltip=command.help,
+        system=number not in ("", ", 1"),  # one of nine stands for all of them in the help
+    )  # fmt: skip
 
 
 def keymap(own: Mapping[str, str]) -> dict[str, str]:
@@ -214,12 +217,13 @@ def keymap(own: Mapping[str, str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for id, keys in own.items():
-        names = _split(keys)
-        if COMMANDS[id].numbered:
+        command, names = COMMANDS[id], _split(keys)
+        controls = [key for key in names if is_control(key)]
+        if command.numbered:
             found.update({f"{id}.{number}": key for number, key in enumerate(names, 1)})
-        elif names:
+        elif names and command.keys:
             found[id] = ",".join(names)
-        if controls := [key for key in names if is_control(key)]:
+        if controls and command.anywhere:
             found[id + ANYWHERE] = ",".join(controls)
     return found
 
@@ -229,43 +233,43 @@ class Keys:
 
     def __init__(self, own: Mapping[str, str]) -> None:
         self.keymap = keymap(own)
+        """The writer's own keys by the id of a binding."""
+        self.unbound = {
+            id: ",".join(names)
+            for id, keys in own.items()
+            if (names := [key for key in _split(keys) if not _is_bound(COMMANDS[id], key)])
+        }
+        """The writer's own keys that no binding can take over: they are bound anew."""
         self.on_branch = _meanings(plain_bindings(), self.keymap)
         """The binding of each key while a branch has the focus."""
         self.plain = _by_command(self.on_branch)
         """The keys of each command that work on a branch."""
         self.anywhere = _by_command(_meanings(anywhere_bindings(), self.keymap))
         """The keys of each command that work with any focus."""
+        lost = _bound(plain_bindings(), self.keymap)[1] | _bound(anywhere_bindings(), self.keymap)[1]
+        self.lost = sorted({binding.description for binding in lost})
+        """Titles of commands that have lost their keys to others."""
         self.controls = frozenset(key for keys in self.anywhere.values() for key in keys)
         """All keys that work with any focus."""
 
-    def conflicts(self) -> list[str]:
-        """Return messages about keys that two commands share, and commands left without a key."""
-        if not self.keymap:
-            return []
-        shared: list[str] = []
-        before, after = set[str](), set[str]()
-        for where, bindings in (("on a branch", plain_bindings()), ("anywhere", anywhere_bindings())):
-            bound = _bound(bindings, self.keymap)
-            for key, some in bound.items():
-                names = list(dict.fromkeys(_command_of(binding) for binding in some))
-                if len(names) > 1:
-                    shared.append(f"{key} is given to {' and to '.join(names)} ({where}): it does the first.")
-            before |= _by_command(_meanings(bindings, {})).keys()
-            after |= {_command_of(some[0]) for some in bound.values()}
-        lost = sorted(before - after)
-        without = [f"No key is left for {', '.join(lost)}: other commands have them."] if lost else []
-        return [f"{words} See [keys] in the settings." for words in [*shared, *without]]
+
+def _is_bound(command: Command, key: str) -> bool:
+    """Return whether ``command`` has a binding that a key of the writer's own can take over."""
+    return bool(command.keys or (command.anywhere and is_control(key)))
 
 
-def _bound(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, list[Binding]]:
+def _bound(
+    bindings: Sequence[BindingType], keymap: Mapping[str, str]
+) -> tuple[dict[str, list[Binding]], set[Binding]]:
+    """Return the bindings of each key under a keymap, and those that have lost their key to others."""
     known = BindingsMap(bindings)
-    known.apply_keymap(dict(keymap))
-    return {key: some for key, some in known.key_to_bindings.items() if not key.startswith(_NO_KEY)}
+    lost = known.apply_keymap(dict(keymap)).clashed_bindings
+    return known.key_to_bindings, lost
 
 
 def _meanings(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, Binding]:
     """Return the binding that each key triggers under a keymap."""
-    return {key: some[0] for key, some in _bound(bindings, keymap).items()}
+    return {key: some[0] for key, some in _bound(bindings, keymap)[0].items()}
 
 
 def _by_command(meanings: Mapping[str, Binding]) -> dict[str, list[str]]:
@@ -283,6 +287,17 @@ def is_control(key: str) -> bool:
     """Return whether a key never types a character."""
     function_key = len(key) > 1 and key[0] == "f" and key[1:].isdigit()
     return key.startswith("ctrl+") or function_key or key == "escape"
+
+
+def key_name(key: str) -> str:
+    """Return a key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
+    if key.startswith("ctrl+"):
+        return "^" + key_name(key.removeprefix("ctrl+"))
+    if key[0] == "f" and key[1:].isdigit():
+        return key.upper()
+    name = format_key(key)
+    sign = key_to_character(key) if name == key else None  # such as é, whose key has a Unicode name
+    return sign if sign and sign.isprintable() and sign.strip() else name
 
 
 def _split(keys: str) -> list[str]:

@@ -1,6 +1,5 @@
 """What srbwriter uses of Textual that is not public: driver, parser of keys, how an app ends.
 
-The text area's stand in ``widgets/long_lines.py`` and ``widgets/prose_area.py``.
 
 The driver survives being stopped and sent on in every way that a system has.
 Textual 8.2.8 starts a thread that reads the terminal whenever the process is sent on, and counts on having
@@ -136,11 +135,6 @@ class FailingApp(App[None]):
     def failure_words(self, error: Exception) -> str:
         """What is written to the terminal, instead of a page of code, when ``error`` ends the app."""
         raise NotImplementedError
-
-    def apply_theme_again(self) -> None:
-        """Take over the colours of the theme in use, whose file has changed."""
-        self._watch_theme(self.theme)
-        self.refresh_css(animate=False)
 
     def _fatal_error(self) -> None:
         self._exit_renderables.append(Text(self.failure_words(self._exception or RuntimeError("unknown"))))

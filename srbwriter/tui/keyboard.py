@@ -15,17 +15,20 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from textual import events
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.message_pump import MessagePump
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
+
+from srbwriter.tui.prose import Prose
 
 from .driver import ALT, ESC, ESCAPE_FIRST, Burst, install_parser, is_text, report_error
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Program
+    from srbwriter.tui.app import App
 
 _PATIENCE = 2.0  # seconds that a widget may take for a key before the next key is sent anyway
 _CHAINS = 2  # a key bubbles up to the app, and its action can send another message that bubbles up
@@ -39,24 +42,12 @@ class _Waiting:
     burst: Burst | None = None
 
 
-class TakesKeys(Protocol):
-    """What the queue of keys knows of the write screen."""
-
-    def use_key(self, event: events.Key | events.Paste) -> bool: ...
-    def wants_in_story(self, event: events.Key | events.Paste) -> bool: ...
-
-
 class Keyboard:
-    """The queue of keys in front of an app. ``deliver`` sends one to the focused widget.
+    """The queue of keys in front of an app. ``deliver`` sends one to the focused widget."""
 
-    ``desk`` is the write screen, which may use a key before any widget gets it.
-    """
-
-    def __init__(
-        self, app: Program, desk: TakesKeys, deliver: Callable[[events.Event], Awaitable[None]]
-    ) -> None:
+    def __init__(self, app: App, deliver: Callable[[events.Event], Awaitable[None]]) -> None:
         install_parser()
-        self._app, self._desk, self._deliver = app, desk, deliver
+        self._app, self._deliver = app, deliver
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
         self._open = False
@@ -139,12 +130,12 @@ class Keyboard:
         """Return True if the write screen used the key itself, or the text has no receiver."""
         app = self._app
         if app.write_screen.on_top:
-            if self._desk.use_key(event):
+            if app.write_screen.use_key(event):
                 return True
-            if self._desk.wants_in_story(event):
+            if app.write_screen.wants_in_story(event):
                 app.write_screen.go_to_story()
                 await self._settled(app.screen)
-        elif isinstance(event, events.Paste) and not isinstance(app.focused, Input | TextArea):
+        elif isinstance(event, events.Paste) and not isinstance(app.focused, Input | Prose):
             app.notify("The typed text was ignored: there is no text field here. Press one key at a time.")
             return True
         return False
@@ -168,6 +159,9 @@ class Keyboard:
                 node = node.parent
             await _passed(app.screen)
             await _passed(app)  # the app moves the focus
+            if isinstance(app.screen, CommandPalette):  # enter is for what it finds
+                searches = [worker for worker in app.workers if worker.node is app.screen]
+                await app.workers.wait_for_complete(searches)  # pyright: ignore[reportUnknownMemberType]
             changed = before != (app.screen, app.focused)
             target, chains = app.focused or app.screen, _CHAINS if changed else chains - 1
 

@@ -15,7 +15,7 @@ from srbwriter.story import StoryError
 from srbwriter.tui.driver import TerminalDriver, driver_of
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Program
+    from srbwriter.tui.app import App
 
 _LOOK_SECONDS = 1.0  # interval of checks whether the terminal is still there
 _KEYS_SECONDS = 0.1  # delay for keys that were pressed before the signal
@@ -23,7 +23,7 @@ _GIVING_BACK_SECONDS = 0.5  # in which Textual restores the terminal
 _CLOSING_SECONDS = 2.5  # from a signal to the exit, unless saving takes longer
 
 
-def obey_signals(app: Program) -> None:
+def obey_signals(app: App) -> None:
     """Make ``app`` save and end on SIGTERM, SIGHUP and a lost terminal, and save on SIGTSTP."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -35,20 +35,20 @@ def obey_signals(app: Program) -> None:
         app.set_interval(_LOOK_SECONDS, partial(_notice_hang_up, app))
 
 
-def _notice_hang_up(app: Program) -> None:
+def _notice_hang_up(app: App) -> None:
     """End as after SIGHUP if the terminal is gone; no signal comes if its shell ended first."""
     if not os.isatty(0):
         _end(app, signal.SIGHUP)
 
 
-def _keep_before_stop(app: Program) -> None:
+def _keep_before_stop(app: App) -> None:
     """Save everything: a stopped program may never be continued."""
     app.write_screen.keep_view()
     with contextlib.suppress(StoryError):
         app.session.save()
 
 
-def _end(app: Program, number: int) -> None:
+def _end(app: App, number: int) -> None:
     """Save everything in one commit and exit; on a slow disk, do nothing else that waits for it.
 
     The next start does the rest of the cleanup, as after a kill.

@@ -19,8 +19,7 @@ from srbwriter.config import Settings
 from srbwriter.session import Session
 from srbwriter.story import StoryError, library
 from srbwriter.tui.app import App
-from srbwriter.tui.dialogs.model_fetch import ModelFetch
-from srbwriter.tui.dialogs.model_offer import ModelOffer
+from srbwriter.tui.dialogs.model import ModelFetch, ModelOffer
 from srbwriter.tui.options import Preferences
 
 

@@ -115,14 +115,14 @@ def files() -> dict[str, Path]:
     return found
 
 
-def load_all(some: Iterable[Path] | None = None) -> tuple[list[Theme], list[str]]:
+def load_all() -> tuple[list[Theme], list[str]]:
     """Return every valid theme, and a complaint for each invalid one.
 
     The bundled theme replaces an invalid one of the writer's own with the same name.
     """
     themes: list[Theme] = []
     complaints: list[str] = []
-    for file in files().values() if some is None else some:
+    for file in files().values():
         try:
             themes.append(read(file))
         except ThemeError as error:
@@ -145,28 +145,3 @@ def explain_missing(wanted: str, complaints: Iterable[str]) -> str:
     if why:
         return f"Showing {DEFAULT} until the theme {wanted} can be read: {why}"
     return f"There is no theme {wanted!r}; showing {DEFAULT}. Choose Theme in the menu: {', '.join(known)}."
-
-
-class Watcher:
-    """Detects changes of the writer's own themes."""
-
-    def __init__(self) -> None:
-        self._seen = self._stamps()
-
-    def changed(self) -> list[Path]:
-        """Return the files that are new or changed since the last call."""
-        now = self._stamps()
-        fresh = [file for file, stamp in now.items() if self._seen.get(file) != stamp]
-        self._seen = now
-        return fresh
-
-    @staticmethod
-    def _stamps() -> dict[Path, tuple[int, int]]:
-        stamps: dict[Path, tuple[int, int]] = {}
-        for file in own_folder().glob("*.toml"):
-            try:
-                status = file.stat()
-            except OSError:
-                continue
-            stamps[file] = (status.st_mtime_ns, status.st_size)
-        return stamps

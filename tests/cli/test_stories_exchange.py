@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from srbwriter import formats
 from srbwriter.cli.exits import Exit
-from srbwriter.story import Story, formats
-from tests.story.format_files import shape
+from srbwriter.story import Story
+from tests.formats.files import shape
 
 from .stories import library_files, make
 
-FIXTURES = Path(__file__).parent.parent / "story" / "fixtures"
+FIXTURES = Path(__file__).parent.parent / "formats" / "fixtures"
 
 
 # ---- export
@@ -36,7 +37,7 @@ def test_the_extension_is_the_format(run: Any, tmp_path: Path) -> None:
                 data = b"".join(book.read(name) for name in book.namelist())
         assert b"It was spring." in data
     for name, form in (
-        ("orchard.loom.JSON", "loom"), ("orchard.mikupad.json", "mikupad"),
+        ("orchard.loom.JSON", "loom"),
         ("orchard.srbwriter.json", "srbwriter"),
         ("orchard.draft.json", "srbwriter"), ("orchard.epub.json", "srbwriter"), (".json.json", "srbwriter"),
     ):  # fmt: skip
@@ -99,7 +100,7 @@ def test_files_of_other_programs_become_stories(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     for source in (str(tmp_path / "a file"), "-"):
         code, out, err = run("import", source)
-        assert code == Exit.OK and len(err.splitlines()) == len(whole.meta.get("notices", []))
+        assert code == Exit.OK and len(err.splitlines()) == len(whole.notices)
         with Story.open(out.strip(), readonly=True) as story:
             assert shape(story.to_draft()) == expected
 

@@ -23,9 +23,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import DialectName, RemoteOptions
 from srbwriter.engine.types import EngineOptions
-from srbwriter.server.serve import start_in_thread
-from srbwriter.server.services import Loaded
-from srbwriter.server.settings import ServerSettings
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 LLAMA_SERVER = os.environ.get("PEERS_LLAMA_SERVER") or shutil.which("llama-server")
 VLLM = os.environ.get("PEERS_VLLM")

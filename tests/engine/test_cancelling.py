@@ -13,12 +13,10 @@ import pytest
 from srbwriter.engine import scheduler
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.native.context import ABORTED, OK
-from srbwriter.engine.types import Stop
 
 from .support import ask, drive, fixture_of, lengths, long_prompt, stepped
 
 STEP, ROW = 0.007, 0.0005  # seconds
-ENDLESS = Stop(ignore_eog=True)
 
 
 class Player:

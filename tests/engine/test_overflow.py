@@ -17,7 +17,7 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.window import fit
 
-from .support import GREEDY, drive, exact_engine, finish, fixture_of, forcing, long_prompt, rest, stepped
+from .support import GREEDY, drive, exact_engine, finish, fixture_of, forcing, long_prompt, stepped
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
@@ -48,15 +48,6 @@ def test_the_window_takes_one_token_less_than_it_has(engine: Engine, tokens: int
         assert str(WINDOW) in str(caught.value)
 
 
-def test_an_overflow_touches_nothing_else(engine: Engine) -> None:
-    rest(engine)
-    before = engine.stats()
-    with pytest.raises(ContextOverflow):
-        engine.submit(replace(REQUEST, prompt=story(engine, 400)))
-    engine.process()
-    assert engine.stats() == before
-
-
 @given(
     n=st.integers(1, 600), window=st.integers(16, 200), keep=st.integers(-1, 300),
     how=st.sampled_from(["truncate", "shift"]),
@@ -73,26 +64,6 @@ def test_truncation_keeps_the_head_and_the_end(n: int, window: int, keep: int, h
     tail = found[head:]
     assert tail == ids[n - len(tail) :]
     assert tail
-
-
-@given(n=st.integers(1, 600), keep=st.integers(0, 40))
-def test_the_kept_end_stays_where_it_is_while_a_text_grows(n: int, keep: int) -> None:
-    """So that the cache is of use: only once in half a window does the cut move."""
-    request = replace(REQUEST, overflow="truncate", n_keep=keep)
-    longer = [list(range(n + more)) for more in range(20) if n + more >= 128]
-    assert len({fit(ids, request, 128)[keep] for ids in longer}) <= 2
-
-
-def test_a_truncated_prompt_is_what_is_read(engine: Engine) -> None:
-    ids = story(engine, 300)
-    generation = engine.submit(replace(REQUEST, prompt=ids, overflow="truncate", n_keep=10))
-    finish(engine, generation)
-    assert generation.truncated
-    assert list(generation.prompt_ids) == fit(ids, replace(REQUEST, overflow="truncate", n_keep=10), WINDOW)
-    alone = engine.submit(replace(REQUEST, prompt=generation.prompt_ids))
-    finish(engine, alone)
-    assert not alone.truncated
-    assert alone.branches[0].ids == generation.branches[0].ids
 
 
 def test_what_follows_a_shift_is_what_a_fresh_evaluation_gives(engine: Engine) -> None:

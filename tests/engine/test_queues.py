@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Stop
+from srbwriter.engine.types import FinishReason, LimitExceeded, Request, Stop
 
 from .support import (
     GREEDY,
@@ -66,16 +66,6 @@ def test_two_that_keep_nothing_outside_the_cells_take_turns_and_get_on(n: int) -
         assert engine.stats().prompt_rows <= 4 * 200  # no one leaves before that was worth reading for
 
 
-def test_one_that_fits_alone_to_the_last_cell_never_fails() -> None:
-    with stepped(n_ctx=256) as engine:
-        ask(engine, "The king", n=8, tokens=20, priority=Priority.BACKGROUND)
-        prompt = long_prompt(engine, 255, "Full. ")
-        generation = ask(engine, prompt, tokens=2)
-        finish(engine, generation)
-        assert lengths(generation) == [2]  # the 256th token is read, and answered; no room for more
-        assert generation.branches[0].finish_reason in (FinishReason.LENGTH, FinishReason.CONTEXT)
-
-
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_a_text_that_fills_the_window_ends_in_words_and_the_next_goes_on(n: int) -> None:
     with stepped(n_ctx=128, max_branches=8) as engine:
@@ -83,14 +73,6 @@ def test_a_text_that_fills_the_window_ends_in_words_and_the_next_goes_on(n: int)
         finish(engine, generation)
         assert lengths(generation) == [128 - 60 + 1] * n
         assert {b.finish_reason for b in generation.branches} == {FinishReason.CONTEXT}
-
-
-def test_sequences_run_out_before_cells_do() -> None:
-    with stepped(max_branches=4, max_sequences=4) as engine:
-        requests = [ask(engine, f"Tale {k}: once", n=3, tokens=6) for k in range(5)]
-        finish(engine, *requests)
-        assert [lengths(g) for g in requests] == [[6] * 3] * 5
-        assert engine.stats().used_sequences <= 4
 
 
 # ---- how many
@@ -118,26 +100,6 @@ def test_more_branches_than_places_take_turns(engine: Engine) -> None:
     assert engine.stats().live_branches <= 64
     finish(engine, *requests)
     assert [lengths(g) for g in requests] == [[12] * 8] * 9
-
-
-def test_n_shrinks_and_grows_while_running(engine: Engine) -> None:
-    generation = ask(engine, n=6, tokens=None)
-    seen: list[int] = []
-    drive(engine, lambda: min(lengths(generation)) >= 12)
-    with decoded_rows(engine) as rows:
-        for change in (
-            lambda: [b.stop() for b in generation.branches[:4]],
-            lambda: generation.add_branch(5),
-            lambda: generation.branches[5].kill(),
-        ):
-            change()
-            engine.process()
-            seen.append(engine.stats().live_branches)
-    assert seen == [2, 7, 6]
-    assert rows[0] == 2
-    assert rows[2] <= 6
-    generation.cancel()
-    finish(engine, generation)
 
 
 def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> None:

@@ -15,13 +15,9 @@ from srbwriter.engine.types import (
     FinishReason,
     Priority,
     PromptProgress,
-    Stop,
 )
 
 from .support import CHUNK, ask, decoded_rows, drive, finish, fixture_of, lengths, long_prompt, stepped
-
-ENDLESS = Stop(ignore_eog=True)
-
 
 engine = fixture_of(stepped, "function")
 
@@ -44,17 +40,6 @@ def test_a_long_prompt_stalls_nobody(engine: Engine) -> None:
     assert progress == sorted(progress)
     assert len(progress) >= 1000 // CHUNK
     assert progress[-1] == 1000
-
-
-def test_two_long_prompts_advance_together(engine: Engine) -> None:
-    first = ask(engine, long_prompt(engine, 600, "One. "), tokens=1)
-    second = ask(engine, long_prompt(engine, 600, "Two. "), tokens=1)
-    for _ in range(10):
-        engine.process()
-    assert first.prompt_done > 0
-    ahead = 2 * CHUNK  # the second waits for the token with which both begin
-    assert abs(first.prompt_done - second.prompt_done) <= ahead
-    finish(engine, first, second)
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one(engine: Engine) -> None:
@@ -142,14 +127,3 @@ def test_a_request_takes_the_places_of_background_branches() -> None:
             finish(engine, background)
         assert lengths(background) == [30] * 4
         assert sum(rows) <= 4 * 26  # their cells were kept, so nothing was read again
-
-
-def test_a_request_that_only_reads_ends_beside_one_that_writes() -> None:
-    """It was done, and nobody was told before the other had written its last token."""
-    with stepped() as engine:
-        long = ask(engine, tokens=400)
-        drive(engine, lambda: len(long.branches[0].ids) > 2)
-        for text in ("Once upon a time", "Once upon a time, there"):
-            read = ask(engine, text, tokens=0)
-            drive(engine, lambda read=read: read.done, most=20)
-        assert long.branches[0].live

@@ -166,19 +166,6 @@ def test_where_there_is_no_room_it_is_said_and_nothing_is_lost(engine: Engine) -
     assert low.tokens(second) == tuple(range(500, 700))
 
 
-def test_an_engine_that_was_reset_evaluates_anew(engine: Engine) -> None:
-    low = engine.sequences
-    seq = low.new_seq()
-    low.eval(seq, [5, 6, 7])
-    engine.reset()
-    fork = low.fork(seq)
-    with decoded_rows(engine) as rows:
-        low.eval(fork, [8])
-        low.eval(seq, [9])
-    assert sum(rows) == 5
-    assert low.tokens(seq) == (5, 6, 7, 9)
-
-
 def test_the_example_runs_as_a_script() -> None:
     script = Path(__file__).parents[2] / "examples" / "sequences.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
@@ -188,11 +175,6 @@ def test_the_example_runs_as_a_script() -> None:
     assert re.search(r"evaluated 1 of \d+ tokens", done.stdout)
     first, later = (re.search(rf"^{of}: '(.*)'$", done.stdout, re.M) for of in ("first", "later"))
     assert first is not None and later is not None and later[1].startswith(first[1])
-
-
-def test_an_engine_with_a_thread_has_no_low_level_face(threaded: Engine) -> None:
-    with pytest.raises(NotSupported, match="thread=False"):
-        _ = threaded.sequences
 
 
 def test_a_closed_engine_says_so() -> None:

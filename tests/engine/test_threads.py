@@ -8,11 +8,10 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import psutil
 import pytest
 
 from srbwriter.engine.native.spin import spin_limits
-from srbwriter.engine.threads import Threads, read_cores
+from srbwriter.engine.threads import Threads
 from tests.fakes.shared_model import load_engine
 
 from .guards import with_threads
@@ -68,11 +67,6 @@ def test_fewer_threads_while_others_use_cores_and_all_when_they_have_gone(
     assert set(machine.run(5.0)) == {cores}
 
 
-@pytest.mark.parametrize("taken", [0.1, 0.3])
-def test_programs_that_use_little_of_a_core_cost_no_thread(taken: float) -> None:
-    assert set(Machine(2, taken).run(5.0)) == {2}
-
-
 def test_a_moment_of_another_program_costs_no_thread() -> None:
     machine = Machine(2)
     machine.run(1.0)
@@ -80,30 +74,6 @@ def test_a_moment_of_another_program_costs_no_thread() -> None:
     assert set(machine.run(0.24)) == {2}
     machine.taken = 0
     assert set(machine.run(2.0)) == {2}
-
-
-@pytest.mark.parametrize("seconds", [0.1, 0.4])
-def test_short_requests_get_a_core_back_that_is_free_again(seconds: float) -> None:
-    machine = Machine(2, taken=1)
-    machine.run(3.0)
-    machine.taken = 0
-    machine.rest(0.2)
-    machine.run(seconds)
-    machine.rest(0.2)
-    assert set(machine.run(seconds)) == {2}
-
-
-def test_only_processors_that_the_process_may_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = [psutil.cpu_times(), psutil.cpu_times()]
-    monkeypatch.setattr("psutil.cpu_times", lambda percpu: [*times, *times])
-    monkeypatch.setattr("srbwriter.engine.threads.affinity", lambda: {1, 2})
-    number, idle = read_cores()
-    assert number == 2
-    assert idle == pytest.approx(sum(one.idle + getattr(one, "iowait", 0.0) for one in times))
-    monkeypatch.setattr("srbwriter.engine.threads.affinity", lambda: {1, 5})
-    assert read_cores()[0] == 4, "a processor is switched off, and positions say nothing"
-    monkeypatch.setattr("srbwriter.engine.threads.affinity", lambda: None)
-    assert read_cores()[0] == 4
 
 
 # ---- the engine

@@ -37,7 +37,9 @@ KINDS = ["attention", SLIDING, HYBRID]
 
 def small(model: Path | None = None, **options: Any) -> Engine:
     chosen = {"n_ctx": 1024, "gpu_layers": 0, "seed": 1, "threads": 1, **options}
-    return load_engine(model or short_model(), EngineOptions(**chosen), thread=False)
+    engine = load_engine(model or short_model(), EngineOptions(**chosen), thread=False)
+    engine._scheduler.queue.rest_seconds = 3600.0  # idle work is done by rest()
+    return engine
 
 
 def opened(kind: str, **options: Any) -> Engine:

@@ -8,7 +8,7 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
+from srbwriter.engine.types import EngineOptions, Priority, Request, Stop, TokenRun
 from tests.fakes.shared_model import load_engine
 
 from .support import (
@@ -68,20 +68,12 @@ def test_a_pick_evaluates_only_its_pending_token_and_what_was_typed(engine: Engi
     assert second.cached_tokens == len(second.prompt_ids) - 1 - typed
 
 
-def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Engine) -> None:
-    first = write(engine, PROMPT, n=8, stop=Stop(max_tokens=60, boundary="sentence"))
-    ended = next(b for b in first.branches if b.finish_reason is FinishReason.SENTENCE and not b.buffer.tail)
-    with decoded_rows(engine) as rows:
-        second = write(engine, runs_of(ended), stop=ONE)
-    assert sum(rows) == 0
-    assert second.cached_tokens == len(second.prompt_ids)
-
-
 def still_engine(**options: int) -> Engine:
     """An engine that steps only when told to."""
-    return load_engine(
-        short_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options), thread=False
-    )
+    chosen = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options)
+    engine = load_engine(short_model(), chosen, thread=False)
+    engine._scheduler.queue.rest_seconds = 3600.0  # idle work is done by rest()
+    return engine
 
 
 def read_by_a_writer(engine: Engine, n: int, tokens: int = 20) -> Generation:

@@ -16,8 +16,10 @@ from srbwriter.engine.backend import WITHOUT_CACHE, WithoutCache
 from srbwriter.engine.branch import ActiveBranch, Ending
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.chat import render
+from srbwriter.engine.checks import RequestChecks
 from srbwriter.engine.generation import Branch, Command, Generation
 from srbwriter.engine.infill import NO_MARKS
+from srbwriter.engine.parameters import validate
 from srbwriter.engine.text import Pieces
 from srbwriter.engine.types import (
     BranchState,
@@ -31,7 +33,6 @@ from srbwriter.engine.types import (
     Failed,
     Finished,
     FinishReason,
-    LimitExceeded,
     ModelInfo,
     PromptProgress,
     Request,
@@ -114,8 +115,9 @@ class FakeEngine(WithoutCache):
     # ---- the API
 
     def submit(self, request: Request) -> Generation:
-        if request.n > self.max_branches:
-            raise LimitExceeded(request.n, self.max_branches)
+        RequestChecks(len(PIECES), self.max_branches).check_request(request)
+        for sampling in request.sampling if isinstance(request.sampling, tuple) else (request.sampling,):
+            validate(sampling)
         ids = self._assemble(request)
         if len(ids) >= self.n_ctx:
             raise ContextOverflow(len(ids), self.n_ctx)

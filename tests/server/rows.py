@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from srbwriter.server.leaves import LEAVES
+from srbwriter.server import page
+from srbwriter.server.app import DIALECTS as EVERY
 
-DIALECTS = [leaf for name, leaf in LEAVES.items() if name.startswith("dialects.")]
-ENDPOINTS = [row for leaf in DIALECTS for row in leaf.rows]
-PAGES = LEAVES["page"].rows
+DIALECTS = [dialect for dialect in EVERY if dialect is not page.DIALECT]
+ENDPOINTS = [row for dialect in DIALECTS for row in dialect.rows]
+PAGES = page.DIALECT.rows

@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 
 from srbwriter.engine import Engine
-from srbwriter.engine.rules import find_loop, letters_of
 
 from .test_handles import follow
 from .wire import frames
@@ -20,19 +19,6 @@ def written(client: httpx.Client, **more: Any) -> tuple[str, dict[str, Any]]:
     path = client.post("/srb/v1/requests", json=body).headers["location"]
     follow(client, path)
     return path, client.get(path).json()
-
-
-def test_a_stream_shows_nothing_of_a_loop(real: httpx.Client, model: Engine) -> None:
-    body: dict[str, Any] = {"model": "m", "prompt": STORY, "max_tokens": 400, "temperature": 0}
-    body |= {"ignore_eos": True, "loop_guard": 3}
-    free = real.post("/v1/completions", json={**body, "loop_guard": 0}).json()["choices"][0]["text"]
-    assert any(find_loop(letters_of(free[:end])).stands(3) for end in range(len(free)))
-    model.reset()  # what is cached changes the last bits
-    whole = real.post("/v1/completions", json=body).json()["choices"][0]["text"]
-    assert not any(find_loop(letters_of(whole[:end])).stands(3) for end in range(len(whole)))
-    model.reset()
-    chunks = frames(real.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
-    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole
 
 
 def test_a_phrase_does_not_come_and_events_say_so(real: httpx.Client) -> None:

@@ -10,7 +10,7 @@ import pytest
 from srbwriter.engine.types import InvalidRequest
 from tests.fakes.engine import FakeEngine
 
-from .wire import frames, lines
+from .wire import frames
 
 WHY = InvalidRequest("grammar", "no token of this model can go on from here")
 PATHS = {
@@ -40,21 +40,6 @@ def test_openai(client: httpx.Client, path: str) -> None:
     }
     assert [ends[k]["finish_reason"] for k in (0, 1)] == ["stop", "error"]
     assert [ends[k].get("error") for k in (0, 1)] == [None, str(WHY)]
-
-
-def test_llama_cpp(client: httpx.Client) -> None:
-    answers = client.post("/completion", json=PATHS["/completion"]).json()
-    assert [answer.get("error") for answer in answers] == [None, str(WHY)]
-
-
-def test_srb(client: httpx.Client) -> None:
-    body = {"prompt": "Once", "n": 2, "stop": "~"}
-    events = lines(client.post("/srb/v1/completions?rich=1", json=body).text)
-    stops = {event["index"]: event for event in events if event["event"] == "stop"}
-    assert (stops[0]["reason"], stops[1]["reason"]) == ("eog", "error")
-    assert "error" not in stops[0] and stops[1]["error"] == str(WHY)
-    id = events[0]["id"]
-    assert client.get(f"/srb/v1/requests/{id}/branches/1").json()["error"] == str(WHY)
 
 
 @pytest.mark.parametrize("path", PATHS)

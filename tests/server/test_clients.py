@@ -76,16 +76,6 @@ def test_openai_errors(sdk: openai.OpenAI, engine: FakeEngine) -> None:
         list(stream)
 
 
-def test_permanent_errors_are_not_tried_again(client: httpx.Client, engine: FakeEngine) -> None:
-    import openai
-
-    with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=2) as sdk:
-        for body in ({"suffix": " end"}, {"n": 99}, {"extra_body": {"logits_processors": ["x"]}}):
-            with pytest.raises(openai.BadRequestError):
-                sdk.completions.create(model="m", prompt="a", **body)
-    assert engine.submitted == []
-
-
 # ---- the examples, each as a person would run it
 
 
@@ -122,43 +112,12 @@ def test_the_javascript_helper(client: httpx.Client) -> None:
     assert json.loads(out) == " there was a cat"
 
 
-@pytest.mark.needs("node")
-def test_llamacpps_helpers_for_pages(client: httpx.Client) -> None:
-    script = (
-        "const url = process.env.SRBWRITER_URL;"
-        "const source = await (await fetch(`${url}/completion.js`)).text();"
-        "const { llama, llamaComplete } = await import('data:text/javascript,' + encodeURIComponent(source));"
-        "const pieces = [[], []], params = { n_predict: 4, prompt: 'Once' }, fetch_ = globalThis.fetch;"
-        "for await (const { data } of llama('Once', params, { api_url: url })) pieces[0].push(data.content);"
-        "globalThis.fetch = (path, options) => fetch_(url + path, options);"  # as on a page of the server
-        "for (const controller of [new AbortController(), undefined])"
-        "  await llamaComplete(params, controller, (chunk) => pieces[1].push(chunk.data.content));"
-        "console.log(JSON.stringify(pieces.map((all) => all.join(''))));"
-    )
-    out = run(["node", "--input-type=module", "-e", script], str(client.base_url))
-    assert json.loads(out) == [" there was a cat", " there was a cat" * 2]
-
-
-@pytest.mark.needs("node")
-def test_the_javascript_chat(client: httpx.Client, engine: FakeEngine) -> None:
-    out = run(["node", "chat.mjs"], str(client.base_url), "Tell me a story.\nAnd then?\n")
-    assert out.count("there was a cat.") == 2
-    assert "And then?" in engine.submitted[-1].prompt and "there was a cat." in engine.submitted[-1].prompt
-
-
 def test_the_chat_over_exllamas_interface(client: httpx.Client, engine: FakeEngine) -> None:
     out = run([sys.executable, "exllama.py"], str(client.base_url), "Tell me a story.\nAnd then?\n")
     assert "Talking to fake." in out and out.count("there was a cat.") == 2
     prompt = engine.submitted[-1].prompt
     assert isinstance(prompt, str) and prompt.endswith("User: And then?\nFriend:")
     assert "Friend: there was a cat." in prompt
-
-
-@pytest.mark.needs("bash", "curl")
-def test_the_shell_chat(client: httpx.Client, engine: FakeEngine) -> None:
-    out = run(["bash", "chat.sh"], str(client.base_url), 'Say "hello".\nAnd?\n')
-    assert out.count("there was a cat.") == 2
-    assert 'Say "hello".' in engine.submitted[-1].prompt
 
 
 @pytest.mark.needs("bash", "curl")

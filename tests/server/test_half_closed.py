@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import socket
-from typing import Any
 
 import pytest
 
@@ -94,46 +92,4 @@ def test_one_that_then_leaves_altogether_ends_its_branches(
     assert engine.cancel_seen.wait(20)
 
 
-def test_half_a_request_is_closed(serve: Serve, engine: FakeEngine) -> None:
-    port = serve().port
-    for sent in (b"", b"GET /health HT", request("/completion", {"prompt": "Once"})[:-4]):
-        with connected(port) as plug:
-            assert half_close(plug, sent) == b""
-    assert engine.submitted == []
-
-
 # ---- framing and encodings
-
-
-def test_two_lengths_of_one_body_are_refused(serve: Serve, engine: FakeEngine) -> None:
-    """One side would take the length, the other the chunks: a request could hide behind the body."""
-    hidden = b"GET /props HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    port = serve().port
-    for method in (b"POST", b"OPTIONS"):
-        for order in (1, -1):
-            headers = ["Content-Length: 5", "Transfer-Encoding: chunked"][::order]
-            sent = request("/completion", b"0\r\n\r\n" + hidden, *headers, length=False)
-            with connected(port) as plug:
-                plug.sendall(sent.replace(b"POST", method, 1))
-                answer = until_closed(plug)
-            assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1
-            assert b"connection: close" in answer.lower()
-            assert "Content-Length" in json.loads(body_of(answer))["error"]["message"]
-    assert engine.submitted == []
-
-
-def test_a_compressed_body_is_refused_in_words(serve: Serve) -> None:
-    data = gzip.compress(json.dumps({"prompt": "Once"}).encode())
-    port = serve().port
-    for path, *reply in (
-        ("/completion", "error", "message"), ("/api/v1/generate", "detail", "msg"), ("/srb/v1/next", "error"),
-    ):  # fmt: skip
-        for encoding in ("gzip", "br", "gzip, identity"):
-            with connected(port) as plug:
-                answer = half_close(plug, request(path, data, f"Content-Encoding: {encoding}"))
-            assert answer.startswith(b"HTTP/1.1 415 "), (path, encoding)
-            assert b"accept-encoding: identity" in answer.lower(), (path, encoding)
-            words: Any = json.loads(body_of(answer))
-            for name in reply:
-                words = words[name]
-            assert encoding in words and "uncompressed" in words, (path, encoding)

@@ -52,14 +52,6 @@ def test_what_was_preloaded_is_not_read_again(client: LineClient) -> None:
     assert int(reply["cached_tokens"]) >= 8
 
 
-def test_a_turn_evaluates_only_what_is_new(client: LineClient, model: Engine) -> None:
-    client.ask(BEGIN)
-    before = model.stats().prompt_rows
-    reply = known(client.ask("PROMPT  Then"))
-    assert int(reply["prompt_tokens"]) - int(reply["cached_tokens"]) <= 4
-    assert model.stats().prompt_rows - before <= 4
-
-
 # ---- the program
 
 
@@ -69,18 +61,6 @@ def run(script: str, *flags: str) -> list[str]:
     )
     assert b"Traceback" not in done.stderr
     return done.stdout.decode().split("\n")
-
-
-def test_it_ends_when_nobody_reads() -> None:
-    process = subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdin and process.stdout and process.stderr
-    with process.stdin, process.stderr:
-        assert process.stdout.readline().startswith(b"HELO")
-        process.stdout.close()
-        process.stdin.write(b"INFO\n" * 10)
-        process.stdin.flush()
-        assert process.wait(120) == 0
-        assert b"Traceback" not in process.stderr.read()
 
 
 # ---- the page, and the examples

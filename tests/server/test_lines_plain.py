@@ -73,25 +73,6 @@ def test_a_conversation(client: LineClient, engine: FakeEngine) -> None:
     assert client.rest() == ""
 
 
-def test_the_client_may_write_first_or_the_model(lines: ServerHandle, engine: FakeEngine) -> None:
-    reverse = ("-i", "-r", "User:")  # the client's turn follows what the model ends
-    for flags, spoken, rest in ((("-i",), "", ""), (("--interactive-first",), "Hello", ""),
-                                (reverse, "", "\nUser:")):  # fmt: skip
-        with LineClient(lines.lines[0], greet=False) as client:
-            client.socket.sendall(preamble(*flags, "-p", "Once"))
-            heard(client, "Once")
-            if spoken:
-                client.send(spoken)
-            heard(client, STORY + rest)
-
-
-def test_it_may_come_in_pieces(client: LineClient) -> None:
-    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for byte in preamble("-n", "2", "-p", "Once"):
-        client.socket.sendall(bytes([byte]))
-    assert client.rest() == "Once there was"
-
-
 UNREADABLE = (
     (b"999\n", "First line must be character count"),
     (b"2\n-p\0", "Failed to read arguments"),
@@ -116,30 +97,7 @@ def test_what_cannot_be_read(lines: ServerHandle, engine: FakeEngine) -> None:
             assert not engine.submitted, sent
 
 
-def test_arguments_have_so_long(serve: Serve) -> None:
-    with LineClient(serve(tcp=("0",), head_seconds=0.3).lines[0], greet=False) as client:
-        client.socket.sendall(b"2\n-p\0")
-        assert client.rest() == "Error: Failed to read arguments\n"
-
-
-def test_what_the_engine_refuses_is_a_line(client: LineClient, engine: FakeEngine) -> None:
-    client.socket.sendall(preamble("-p", "Once " * 600))
-    assert "\nError: " in "\n" + client.rest().removeprefix("Once " * 600)
-
-
 def test_with_keys_auth_comes_first(serve: Serve) -> None:
     with LineClient(serve(tcp=("0",), api_keys=("s3cret",)).lines[0], greet=False) as client:
         client.socket.sendall(b"AUTH s3cret\n" + preamble("-n", "1", "-p", "Once"))
         assert client.rest() == "Once there"
-
-
-def test_digits_that_are_no_line_are_the_protocol(client: LineClient) -> None:
-    client.send("12x")
-    reply = client.until_ready()
-    assert reply[0].startswith("HELO ")
-    assert client.until_ready()[0].startswith("ERROR 400")
-
-
-def test_after_a_silence_digits_are_no_count(client: LineClient) -> None:
-    assert client.until_ready()[0].startswith("HELO ")
-    assert client.ask("12")[0].startswith("ERROR 400")

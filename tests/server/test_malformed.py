@@ -9,8 +9,6 @@ import httpx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.engine import FakeEngine
-
 from .conftest import Serve
 from .wire import connected, until_closed
 
@@ -94,44 +92,6 @@ def test_a_head_that_never_comes_is_given_up(serve: Serve) -> None:
         assert plug.recv(10_000).startswith(b"HTTP/1.1 404")
         plug.sendall(b"x")
         until_closed(plug)
-
-
-def test_a_head_byte_by_byte_is_given_up_too_also_after_an_answer(serve: Serve) -> None:
-    handle = serve(head_seconds=0.3)
-    with connected(handle.port) as plug:
-        plug.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        plug.settimeout(20)
-        answer = b""
-        while not answer.endswith(b"}"):
-            answer += plug.recv(10_000)
-        assert answer.startswith(b"HTTP/1.1 200")
-        plug.settimeout(0.02)
-        for _ in range(1000):  # a byte each time that nothing is heard for a moment
-            try:
-                plug.sendall(b"G")
-                answer = plug.recv(1000)
-                break
-            except TimeoutError:
-                continue
-        assert answer.startswith(b"HTTP/1.1 408 ")
-
-
-def test_requests_that_come_are_no_matter_of_the_heads_deadline(serve: Serve, engine: FakeEngine) -> None:
-    """One that takes long to answer, and one that comes long after the one before."""
-    engine.hold = 1
-    handle = serve(head_seconds=0.1)
-    with httpx.Client(base_url=handle.url, timeout=20) as http:
-        with http.stream("POST", "/completion", json={"prompt": "a", "stream": True}) as answer:
-            parts = answer.iter_raw()
-            next(parts)
-            with httpx.Client(base_url=handle.url) as other:
-                for _ in range(20):
-                    other.get("/health")
-            with connected(handle.port) as plug:
-                until_closed(plug)  # so much time has gone by
-            engine.release()
-            assert b'"stop":true' in b"".join(parts)
-        assert http.get("/health").status_code == 200
 
 
 MEANINGLESS: tuple[tuple[str, Any], ...] = (

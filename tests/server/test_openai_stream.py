@@ -32,17 +32,6 @@ def test_frames_of_a_completion(client: httpx.Client) -> None:
     assert (last["choices"], last["usage"]["completion_tokens"], last["usage"]["prompt_tokens"]) == ([], 6, 2)
 
 
-def test_the_bytes_of_a_chunk(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: ' "naïve"'
-    wire = client.post("/v1/completions", json={**BODY, "max_tokens": 1}).content.decode()
-    first, last, done, rest = wire.split("\n\n")
-    head = first.split('"choices":')[0]
-    assert head.startswith('data: {"id":"cmpl-') and '"model":"fake"' in head
-    assert first == head + '"choices":[{"index":0,"text":" ","logprobs":null,"finish_reason":null}]}'
-    assert last.startswith(head + '"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"')
-    assert (done, rest) == ("data: [DONE]", "")
-
-
 def test_every_choice_is_told_apart(client: httpx.Client, engine: FakeEngine) -> None:
     engine.script = lambda prompt, branch: f" {prompt[-1]}{branch} cat"
     body = {**BODY, "prompt": ["a", "b"], "n": 2, "max_tokens": 9}
@@ -55,12 +44,6 @@ def test_every_choice_is_told_apart(client: httpx.Client, engine: FakeEngine) ->
             reasons[choice["index"]] = choice["finish_reason"]
     assert list(texts.values()) == [" a0 cat", " a1 cat", " b0 cat", " b1 cat"]
     assert reasons == dict.fromkeys(range(4), "stop")
-
-
-def test_echo_streams_the_prompt_first(client: httpx.Client) -> None:
-    chunks = frames(client.post("/v1/completions", json={**BODY, "echo": True}).content)[:-1]
-    assert chunks[0]["choices"][0]["text"] == "Once"
-    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "Once there was a"
 
 
 def test_frames_of_a_chat(client: httpx.Client) -> None:

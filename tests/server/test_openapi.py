@@ -10,13 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from srbwriter.server.endpoints import description
+from srbwriter.server.app import describe
 from tests.server.rows import DIALECTS
 
 LABELS = [
-    f"{method.upper()} {path}"
-    for path, methods in description(DIALECTS)["paths"].items()
-    for method in methods
+    f"{method.upper()} {path}" for path, methods in describe(DIALECTS)["paths"].items() for method in methods
 ]
 
 
@@ -26,7 +24,7 @@ def operations() -> dict[str, Any]:
 
     from schemathesis import openapi
 
-    schema = openapi.from_dict(description(DIALECTS))
+    schema = openapi.from_dict(describe(DIALECTS))
     return {result.ok().label: result.ok() for result in schema.get_all_operations()}
 
 

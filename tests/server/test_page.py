@@ -117,18 +117,6 @@ def test_writing_picking_rerolling_and_undoing(page: Page, engine: FakeEngine) -
     assert page.complaints() == []
 
 
-def test_a_key_is_asked_for(serve: Serve, engine: FakeEngine, chromium: webdriver.Chrome) -> None:
-    chromium.get(serve(api_keys=("s3cret",)).url)
-    page = Page(chromium)
-    page.until(lambda: page.find("#ask").get_property("open"))
-    assert not page.find("#wrong").is_displayed()
-    page.find("#key").send_keys("guess" + ENTER)
-    page.until(lambda: page.find("#wrong").is_displayed())
-    assert "does not know that key" in page.find("#ask").text and "does not know" in page.find("#status").text
-    page.find("#key").send_keys("s3cret" + ENTER)
-    page.until(lambda: "fake" in page.find("#status").text)
-
-
 # ---- the chat page
 
 
@@ -145,20 +133,3 @@ def talk(request: pytest.FixtureRequest, page: Page) -> Iterator[Page]:
 
 def said(page: Page) -> list[str]:
     return [str(p.get_property("textContent")) for p in page.all("#talk p")]
-
-
-def test_a_conversation_on_the_chat_page(talk: Page, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: f" I heard {prompt.count('User:')}.\nUser: no"
-    for count in (1, 2):
-        talk.find("#message").send_keys(f"Hello {count}", ENTER)
-        talk.until(lambda count=count: len(said(talk)) == 2 * count and said(talk)[-1].endswith("."))
-        talk.until(lambda: talk.find("#send").text == "Send")
-    assert said(talk) == ["Hello 1", "I heard 1.", "Hello 2", "I heard 2."]
-    prompt = str(engine.submitted[-1].prompt)
-    assert prompt.endswith("User: Hello 1\nFriend: I heard 1.\nUser: Hello 2\nFriend:")
-    assert prompt.startswith("A conversation between two friends")
-    talk.driver.refresh()
-    talk.until(lambda: len(said(talk)) == 4)
-    talk.find("#clear").click()
-    assert said(talk) == []
-    assert talk.complaints() == []

@@ -11,7 +11,7 @@ import pytest
 from srbwriter.engine import Engine
 
 from .test_handles import follow, text_of
-from .wire import frames, wait_until
+from .wire import frames
 
 STORY = "Once upon a time,"
 
@@ -66,45 +66,6 @@ def test_writing_on_from_a_picked_branch_evaluates_nothing_again(real: httpx.Cli
     assert done["prompt_tokens"] <= reread["count"] + 1
 
 
-def test_verbs_on_branches_that_write(real: httpx.Client, model: Engine) -> None:
-    body = {"prompt": STORY, "n": 3, "max_tokens": 600, "stop": [], "ignore_eos": True}
-    path = f"/srb/v1/requests/{real.post('/srb/v1/requests', json=body).json()['id']}"
-    assert real.post(path + "/branches/0/stop").status_code == 202
-    assert real.post(path + "/branches/1/reroll", json={"max_tokens": 5, "seed": 9}).status_code == 202
-    assert real.post(path + "/branches/2/kill").status_code == 202
-    events = follow(real, path)
-    value = real.get(path).json()
-    assert [b["reason"] for b in value["branches"]] == ["stopped", "length", "killed"]
-    assert value["branches"][1]["tokens"] == 5 and value["branches"][1]["seed"] == 9
-    assert text_of(events, 1) == value["branches"][1]["text"]
-
-    seen = value["events"]
-    assert real.post(path + "/branches/1/rewind", json={"tokens": 3}).status_code == 202
-    events = follow(real, path, seen)
-    assert any(event["event"] == "cut" and event["index"] == 1 for event in events)
-    assert real.get(path + "/branches/1").json()["tokens"] == 5
-    seen = real.get(path).json()["events"]
-    assert real.post(path + "/branches/1/extend", json={"max_tokens": 4}).status_code == 202
-    follow(real, path, seen)
-    assert real.get(path + "/branches/1").json()["tokens"] == 9
-    assert real.post(path + "/branches/1/append", json={"text": " Then the fox"}).status_code == 202
-    wait_until(lambda: "Then the fox" in real.get(path + "/branches/1").json()["text"])
-    wait_until(lambda: model.stats().live_branches == 0)
-
-
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_half_typed_word_is_completed(real: httpx.Client, model: Engine, stream: bool) -> None:
-    body = {"model": "m", "prompt": "Once upon a tim", "heal": True, "max_tokens": 3, "temperature": 0}
-    answer = real.post("/v1/completions", json={**body, "logprobs": 0, "stream": stream})
-    found = [c["choices"][0] for c in frames(answer.content)[:-1]] if stream else answer.json()["choices"]
-    text = "".join(choice["text"] for choice in found)
-    assert text.startswith("e")
-    typed = " tim"  # spelt again with the rest, as the tokens of the whole word begin otherwise
-    known = [choice["logprobs"] for choice in found if choice["logprobs"]]
-    assert "".join(entry["token"] for one in known for entry in one["content"]) == typed + text
-    assert "".join(token for one in known for token in one["tokens"]) == text
-
-
 def test_constraints_over_the_wire(real: httpx.Client) -> None:
     name = {"type": "string", "maxLength": 5}
     schema = {
@@ -124,32 +85,6 @@ def test_constraints_over_the_wire(real: httpx.Client) -> None:
     for wrong in ({"grammar": "root ::= ("}, {"json_schema": {"type": 7}}, {"guided_regex": "("}):
         answer = real.post("/completion", json={"prompt": "a", **wrong})
         assert answer.status_code == 400, answer.text
-
-
-def test_a_refused_verb_is_not_half_carried_out(real: httpx.Client) -> None:
-    body = {"prompt": STORY, "n": 1, "max_tokens": 4, "stop": [], "temperature": 0}
-    path = f"/srb/v1/requests/{real.post('/srb/v1/requests', json=body).json()['id']}"
-    follow(real, path)
-    first = real.get(path).json()["branches"][0]["text"]
-    hot = {"temperature": 100, "top_k": 0, "top_p": 1, "min_p": 0}
-    for wrong in (
-        {"stop_token_ids": [999_999]}, {"grammar": "bad"}, {"regex": "(", "max_tokens": 9}, {"stop": [1]},
-        {"max_tokens": 2**31},
-    ):  # fmt: skip
-        assert real.patch(path + "/branches/0", json={**hot, **wrong}).status_code == 400
-    assert real.post(path + "/branches/0/extend", json={"max_tokens": 4}).status_code == 202
-    follow(real, path, real.get(path).json()["events"])
-    more = real.get(path).json()["branches"][0]["text"]
-    assert more == real.post("/completion", json={**body, "max_tokens": 8}).json()["content"]
-    assert more.startswith(first) and more != first
-    grammars = ['root ::= "a"', "bad"]
-    assert real.post(path + "/branches", json={"grammar": grammars}).status_code == 400
-    assert len(real.get(path).json()["branches"]) == 1
-    grammars[1] = 'root ::= "b"'
-    seen = real.get(path).json()["events"]
-    assert real.post(path + "/branches", json={"grammar": grammars}).status_code == 202
-    follow(real, path, seen)
-    assert [branch["text"] for branch in real.get(path).json()["branches"]][1:] == ["a", "b"]
 
 
 def test_an_error_names_what_the_client_sent(real: httpx.Client) -> None:
@@ -175,7 +110,3 @@ def test_an_error_names_what_the_client_sent(real: httpx.Client) -> None:
         assert f"Field '{field}'" in answer.text, answer.text
         if path.startswith("/v1/") and "internal" not in path:
             assert answer.json()["error"]["param"] == field
-    path = real.post("/srb/v1/requests", json={"prompt": STORY, "n": 1, "max_tokens": 2}).headers["location"]
-    follow(real, path)
-    answer = real.post(f"{path}/branches/0/tokens", json={"k": 101})
-    assert answer.status_code == 400 and "Field 'k'" in answer.text

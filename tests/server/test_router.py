@@ -83,15 +83,6 @@ def test_the_model_chooses_the_server(front: str) -> None:
     assert refused.status_code == 502 and "gone" in refused.text
 
 
-def test_streams_and_refusals_are_passed_on(front: str) -> None:
-    body = {"model": "toy", "prompt": "Once", "max_tokens": 3, "ignore_eos": True, "stream": True}
-    with httpx.stream("POST", f"{front}/v1/completions", json=body, timeout=120) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        assert [*answer.iter_lines()][-2:] == ["data: [DONE]", ""]
-    refused = httpx.post(f"{front}/completion", json={"model": "toy"})
-    assert refused.status_code == 400 and "prompt" in refused.text
-
-
 def test_a_text_stays_with_the_server_that_read_its_beginning(front: str) -> None:
     texts = [
         "The fox went out on a winter's night, and prayed for the moon to give him light. ",
@@ -104,17 +95,3 @@ def test_a_text_stays_with_the_server_that_read_its_beginning(front: str) -> Non
         answers = [ask(front, text, model="both") for text in reversed(texts)][::-1]
         assert [answer["model"] for answer in answers] == first
         assert all(answer["timings"]["cache_n"] > 0 for answer in answers)
-
-
-def test_a_conversation_stays_as_well(front: str) -> None:
-    asked = "Tell me a long story of a fox, a hen and the winter's moon, please."
-    messages = [{"role": "user", "content": asked}]
-    answered: list[str] = []
-    for turn in range(3):
-        body = {"model": "both", "messages": messages, "max_tokens": 2}
-        answer = httpx.post(f"{front}/v1/chat/completions", json=body, timeout=120).json()
-        answered.append(answer["model"])
-        other = f"{turn} is the number of a text that begins like no other, and goes where least is."
-        ask(front, other, model="both")
-        messages += [answer["choices"][0]["message"], {"role": "user", "content": "Go on."}]
-    assert len(set(answered)) == 1

@@ -5,7 +5,6 @@ What tells is how many tokens were in the cache, in the words of each dialect.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -19,6 +18,7 @@ from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
 from .lines import LineClient
+from .wire import frames
 
 KEYS = ("a-secret anna", "b-secret ben")
 ANNA, BEN = ({"Authorization": f"Bearer {key.split()[0]}"} for key in KEYS)
@@ -68,8 +68,8 @@ def chat(http: httpx.Client, key: Any, messages: Any = TALK, **more: Any) -> int
 
 def srb(http: httpx.Client, key: Any, **more: Any) -> int:
     body = {"prompt": STORY, "max_tokens": 2, "n": 1, "rich": True, **more}
-    lines = http.post("/srb/v1/completions", json=body, headers=key).raise_for_status().text.splitlines()
-    return json.loads(lines[-1].removeprefix("data: "))["cached_tokens"]
+    answer = http.post("/srb/v1/completions", json=body, headers=key).raise_for_status()
+    return frames(answer.content)[-1]["cached_tokens"]
 
 
 def test_a_key_finds_its_own_text_and_no_others(serving: Serving) -> None:

@@ -45,16 +45,13 @@ def test_a_system_prompt_from_a_file(
 
 
 NO_PROMPTS = (
-    ("s", '{"prompt": 1}', "prompt: expected text"),
-    ("s", '{"system_prompt": {"prompt": ["Be brief."]}}', "prompt: expected text"),
-    ("s", '{"text": "Be brief."}', "there is no field 'text'"),
-    ("s", '{"system_prompt": {"prompt": "Be brief.", "stop": "User:"}}', "there is no field 'stop'"),
-    ("s", '{"system_prompt": {"prompt": "Be brief."}, "prompt": "x"}', "stands beside 'system_prompt'"),
-    ("s", '{"system_prompt": 5}', "system_prompt: expected text or an object"),
-    ("s", '{"system_prompt": {"prompt": "Be brief."},}', "this is no JSON"),
-    ("s", "{}", "empty"),
-    ("s", '["Be brief."]', "this is a JSON list"),
-    ("s.json", '{"prompt": "Be brief."', "this is no JSON"),
+    ("s", '{"prompt": 1}', "Expected `str`"),
+    ("s", '{"system_prompt": {"prompt": ["Be brief."]}}', "Expected `str`"),
+    ("s", '{"text": "Be brief."}', "unknown field `text`"),
+    ("s", '{"system_prompt": {"prompt": "Be brief."}, "prompt": "x"}', "too many values"),
+    ("s", '{"system_prompt": 5}', "Expected `object`"),
+    ("s", '{"system_prompt": {"prompt": "Be brief."},}', "no such JSON"),
+    ("s.json", '{"prompt": "Be brief."', "no such JSON"),
 )
 
 
@@ -94,48 +91,6 @@ def test_the_system_prompt_stands_before_every_prompt(
             assert asked.request.add_bos, (path, body)
 
 
-def test_the_system_prompt_is_the_first_message(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
-    file = tmp_path / "system"
-    file.write_text("Be brief.")
-    said = {"role": "user", "content": "Once"}
-    no_system = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
-    silent = "{% for m in messages if m.role != 'system' %}{{ m.content }}|{% endfor %}"
-    for template, messages, prompt in (
-        ("chatml", [said], "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nOnce<|im_end|>\n"),
-        ("{{ messages|map(attribute='content')|join('|') }}", [{"role": "system", "content": "Rhyme."}, said],
-         "Be brief.\n\nRhyme.|Once"),
-        (no_system + silent, [said], "Be brief.\n\nOnce|"),
-        (silent, [said], "Be brief.\n\nOnce|"),
-    ):  # fmt: skip
-        with httpx.Client(base_url=serve(system_prompt_file=file, chat_template=template).url) as http:
-            http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1})
-            assert str(engine.submitted[-1].prompt).startswith(prompt)
-            # A prompt to be sent back to /completion has it put before it there.
-            shown = http.post("/apply-template", json={"messages": messages}).json()["prompt"]
-            assert "Be brief." not in shown
-
-
-def test_the_system_prompt_is_neither_cut_nor_doubled(
-    serve: Serve, engine: FakeEngine, tmp_path: Path
-) -> None:
-    file = tmp_path / "system"
-    file.write_text("The cat.")
-    with httpx.Client(base_url=serve(system_prompt_file=file).url) as http:
-        asked = {**BODY, "overflow": "shift", "n_keep": 2}
-        http.post("/completion", json=asked)
-        assert engine.submitted[-1].n_keep == 2 + len(engine.tokenize("The cat.", add_bos=True))
-        echo = {"prompt": "Once", "model": "m", "echo": True, "max_tokens": 0, "logprobs": 0}
-        (choice,) = http.post("/v1/completions", json=echo).json()["choices"]
-        assert choice["text"] == "The cat.Once"
-        id = http.post("/srb/v1/requests", json={"prompt": "Once", "n": 1, "max_tokens": 1}).json()["id"]
-        following = {"parent": {"request": id, "branch": 0}, "n": 1, "max_tokens": 1}
-        http.post("/srb/v1/completions", json=following)
-        assert engine.detokenize(engine.generations[-1].prompt_ids).count("The cat.") == 1
-        changed = {"system_prompt": {"prompt": "", "anti_prompt": "You:"}, **BODY}
-        http.post("/completion", json=changed)
-        assert engine.submitted[-1].prompt == "Once" and http.get("/props").json()["user_name"] == "You:"
-
-
 def test_a_socket_file_is_taken_over_only_when_nobody_listens(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
@@ -148,25 +103,3 @@ def test_a_socket_file_is_taken_over_only_when_nobody_listens(serve: Serve, tmp_
         assert http.get("/health").json()["status"] == "ok"
     handle.stop(10)
     assert not file.exists()
-
-
-def test_several_addresses_with_commas_and_a_socket_file(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "s.sock"
-    handle = serve(host=(f"127.0.0.1, 127.0.0.2,{file}", "127.0.0.3"))
-    assert handle.url == " and ".join(
-        (f"http://127.0.0.1:{handle.port}", f"http://127.0.0.2:{handle.port}", f"unix:{file}",
-         f"http://127.0.0.3:{handle.port}")
-    )  # fmt: skip
-    for number in (1, 2, 3):
-        assert httpx.get(f"http://127.0.0.{number}:{handle.port}/health").json()["status"] == "ok"
-    with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), base_url="http://localhost") as http:
-        assert http.get("/health").json()["status"] == "ok"
-    handle.stop(10)
-    assert not file.exists()
-
-
-def test_addresses_that_are_none(serve: Serve) -> None:
-    with pytest.raises(ServerError, match="at least one address"):
-        serve(host=(" , ",))
-    with pytest.raises(ServerError, match=r"0\.0\.0\.0 can be reached"):
-        serve(host=("127.0.0.1,0.0.0.0",))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
 import httpx
-import pytest
 
-from srbwriter.engine.types import Request
-from tests.fakes.engine import EOS, FakeEngine
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .wire import connected, frames, lines, until_closed
+from .wire import frames, lines
 
 CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 3}
 SHORT = {"prompt": "Once", "n": 2, "max_tokens": 3}
@@ -42,17 +38,6 @@ def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine) -
             engine.generations[-1].wait(30)
 
 
-def test_slots_see_what_the_terminal_writes(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 1
-    with httpx.Client(base_url=serve(max_n=64).url, timeout=30) as http:
-        engine.submit(Request("typed in the terminal", n=60))
-        http.post("/srb/v1/requests", json={**SHORT, "n": 3, "max_tokens": 9})
-        value = http.get("/health").json()
-        assert (value["slots_idle"], value["slots_processing"]) == (1, 63)
-        assert sum(slot["is_processing"] for slot in http.get("/slots").json()) == 63
-        engine.release()
-
-
 # ---- waiting
 
 
@@ -63,14 +48,11 @@ def test_a_request_that_waits_knows_its_place(serve: Serve, engine: FakeEngine) 
         second = http.post("/srb/v1/requests", json=SHORT)
         assert (first.headers["x-queue"], second.headers["x-queue"]) == ("0", "1")
         assert http.get(second.headers["location"]).json()["queue"] == 1
-        with http.stream(
-            "POST", "/completion", json={**SHORT, "stream": True, "return_progress": True}
-        ) as native:
+        with http.stream("POST", "/completion", json={**SHORT, "stream": True}) as native:
             assert native.headers["x-queue"] == "2"
             natives = native.iter_lines()
-            reply = next(natives)
-            assert json.loads(reply.removeprefix("data: "))["prompt_progress"]["queue"] == 2
-            with http.stream("POST", "/srb/v1/completions?rich=1&sse=1", json=SHORT) as rich:
+            assert next(natives) == ": waiting, 2 before this one"
+            with http.stream("POST", "/srb/v1/completions?rich=1", json=SHORT) as rich:
                 assert rich.headers["x-queue"] == "3"
                 riches = rich.iter_lines()
                 reply = lines(next(riches))[0]
@@ -111,17 +93,6 @@ def test_every_branch_may_have_values_of_its_own(client: httpx.Client, engine: F
         ]  # fmt: skip
 
 
-def test_lists_that_fit_no_branches_are_named(client: httpx.Client) -> None:
-    for fields, named in (
-        ({"n": 3, "temperature": [0.1, 1.5]}, "2 values for 3"),
-        ({"temperature": [0.1, 1.5], "seed": [1, 2, 3]}, "equally long"),
-        ({"temperature": ["hot", 1.5]}, "temperature"),
-        ({"seed": [1] * 65}, "'n'"),
-    ):
-        answer = client.post("/srb/v1/completions", json={"prompt": "Once", **fields})
-        assert answer.status_code == 400 and named in answer.json()["error"]
-
-
 # ---- what is not done is said
 
 
@@ -149,127 +120,16 @@ def test_phrases_are_banned_in_every_spelling(client: httpx.Client, engine: Fake
         assert answer.status_code == 400 and "banned_" in answer.json()["error"]["message"]
 
 
-def test_a_context_of_ones_own_is_read(client: httpx.Client, engine: FakeEngine) -> None:
-    for name in ("truncation_length", "num_ctx", "max_context_length", "context"):
-        body = {"model": "m", **SHORT}
-        assert client.post("/v1/completions", json={**body, name: 64}).status_code == 200
-        assert engine.submitted[-1].context == 64
-        assert client.post("/v1/completions", json={**body, name: 10**7}).status_code == 400
-
-
 # ---- answers say what happened
 
 
-def test_details_of_answers(client: httpx.Client) -> None:
-    """Parts of a message are joined, ends that are ignored are biases, and there is a fingerprint."""
-    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
-    prompt = client.post("/apply-template", json={"messages": [{"role": "user", "content": parts}]}).json()
-    assert "one\ntwo" in prompt["prompt"]
-    value = client.post("/completion", json={**SHORT, "n": 1, "ignore_eos": True}).json()
-    assert {"bias": None, "token": EOS} in value["generation_settings"]["logit_bias"]
-    for path, body in (("/v1/completions", {"model": "m", **SHORT}), ("/v1/chat/completions", CHAT)):
-        assert re.fullmatch(r"b\d+-[0-9a-f]+", client.post(path, json=body).json()["system_fingerprint"])
-    assert re.fullmatch(r"b\d+-[0-9a-f]+", client.get("/props").json()["build_info"])
-
-
-def test_chat_tells_times_progress_and_everything(client: httpx.Client) -> None:
-    whole = client.post("/v1/chat/completions", json={**CHAT, "verbose": True}).json()
-    assert whole["timings"]["predicted_n"] == 3 and whole["__verbose"]["tokens_predicted"] == 3
-    assert "__verbose" not in client.post("/v1/chat/completions", json=CHAT).json()
-    asked = {"stream": True, "timings_per_token": True, "return_progress": True, "verbose": True}
-    chunks = frames(client.post("/v1/chat/completions", json={**CHAT, **asked}).content)[:-1]
-    empty = {"role": "assistant", "content": None}
-    read = [chunk for chunk in chunks if "prompt_progress" in chunk]
-    assert read == chunks[: len(read)] and [chunk["choices"][0]["delta"] for chunk in read] == [empty] * len(
-        read
-    )
-    role, *pieces = chunks[len(read) :]
-    assert role["choices"][0]["delta"] == empty and "timings" not in role
-    assert all("timings" in chunk for chunk in (*read, *pieces))
-    assert chunks[-1]["choices"][0]["finish_reason"] and chunks[-1]["__verbose"]["stop"] is True
-    plain = frames(client.post("/v1/chat/completions", json={**CHAT, "stream": True}).content)[:-1]
-    assert ["timings" in chunk for chunk in plain] == [False] * (len(plain) - 1) + [True]
-    text = {"model": "m", **SHORT, "stream": True, "return_progress": True}
-    first = frames(client.post("/v1/completions", json=text).content)[0]
-    assert "prompt_progress" in first and first["choices"][0]["text"] == ""
-
-
-def test_names_and_tags_of_the_model(serve: Serve) -> None:
-    with httpx.Client(base_url=serve(alias="tale, tail", tags="story,small").url) as http:
-        card = http.get("/v1/models").json()["data"][0]
-        assert (card["id"], card["aliases"], card["tags"]) == ("tale", ["tale", "tail"], ["story", "small"])
-        assert http.get("/v1/models/tail").status_code == 200
-
-
-TURN = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Once<|END_OF_TURN_TOKEN|>"
-
-
-@pytest.mark.parametrize(
-    ("name", "prompt", "end"),
-    [
-        ("llama3", "<|start_header_id|>user<|end_header_id|>\n\nOnce<|eot_id|>", "<|eot_id|>"),
-        ("command-r", TURN, "<|END_OF_TURN_TOKEN|>"),
-        ("vicuna", "USER: Once", "</s>"),
-        ("gemma", "<start_of_turn>user\nOnce<end_of_turn>", "<end_of_turn>"),
-    ],
-)
-def test_templates_by_name(serve: Serve, engine: FakeEngine, name: str, prompt: str, end: str) -> None:
-    with httpx.Client(base_url=serve(chat_template=name).url) as http:
-        assert prompt in http.post("/apply-template", json=CHAT).json()["prompt"]
-        assert http.post("/v1/chat/completions", json=CHAT).status_code == 200
-        assert end in engine.submitted[-1].stop.strings
-        begun = [*CHAT["messages"], {"role": "assistant", "content": "Then"}]
-        assert http.post("/apply-template", json={"messages": begun}).json()["prompt"].endswith("Then")
-
-
-# ---- connections
-
-
-def test_the_oldest_without_a_head_makes_room(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 1
-    handle = serve(max_connections=6)
-    with httpx.Client(base_url=handle.url, timeout=30) as busy:
-        with busy.stream("POST", "/completion", json={**SHORT, "stream": True}) as answer:
-            pieces = answer.iter_bytes()
-            assert next(pieces)
-            plugs = [connected(handle.port) for _ in range(12)]
-            for plug in plugs:
-                plug.sendall(b"GET /health HTTP/1.1\r\n")
-            with httpx.Client(base_url=handle.url, timeout=30) as other:
-                assert other.get("/health").status_code == 200
-            until_closed(plugs[0])
-            until_closed(plugs[1])
-            engine.release()
-            assert b'"stop":true' in b"".join(pieces)
-        for plug in plugs:
-            plug.close()
-
-
-# ---- on the bundled model
-
-
-def test_a_prompt_is_cut_to_the_context_that_is_asked_for(real: httpx.Client) -> None:
-    text = "Once upon a time there was a cat. " * 40
-    whole = real.post("/completion", json={"prompt": text, "n_predict": 8}).json()["tokens_evaluated"]
-    for n_keep in (0, 4):
-        body = {"prompt": text, "n_predict": 8, "truncation_length": 64, "n_keep": n_keep}
-        cut = real.post("/completion", json=body).json()
-        assert cut["tokens_evaluated"] == 56 < whole and cut["truncated"]
-        assert cut["prompt"].endswith("there was a cat. ")
-
-
-def test_progress_comes_before_the_prompt_is_read(real: httpx.Client) -> None:
-    body = {
-        "prompt": "It was a long and winding road to the castle. " * 100, "n_predict": 1, "stream": True,
-        "return_progress": True, "cache_prompt": False, "overflow": "truncate",
-    }  # fmt: skip
-    chunks = frames(real.post("/completion", json=body).content)
-    reply = [chunk for chunk in chunks if "prompt_progress" in chunk]
-    assert len(reply) > 2
-    first = {**reply[0]["timings"], **reply[0]["prompt_progress"]}
-    assert all(first[name] == 0 for name in ("processed", "prompt_n", "prompt_ms", "time_ms"))
-    assert reply[-1]["prompt_progress"]["processed"] == reply[-1]["prompt_progress"]["total"]
-    for chunk in reply:
-        progress, times = chunk["prompt_progress"], chunk["timings"]
-        assert times["prompt_n"] == progress["processed"] - progress["cache"]
-        assert (times["cache_n"], times["predicted_n"]) == (progress["cache"], 0) and times["prompt_ms"] >= 0
+def test_chunks_tell_times(client: httpx.Client) -> None:
+    """At the end of a choice and in the chunk with usage; in each chunk where that is asked for."""
+    whole = client.post("/v1/chat/completions", json=CHAT).json()
+    assert whole["timings"]["predicted_n"] == 3
+    asked = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
+    plain = frames(client.post("/v1/chat/completions", json=asked).content)[:-1]
+    assert ["timings" in chunk for chunk in plain] == [False] * (len(plain) - 2) + [True, True]
+    asked["timings_per_token"] = True
+    each = frames(client.post("/v1/chat/completions", json=asked).content)[:-1]
+    assert all("timings" in chunk for chunk in each[1:]) and not each[-1]["choices"]

@@ -84,14 +84,6 @@ def test_too_many_are_told_to_come_back(serve: Serve, engine: FakeEngine, path: 
         assert http.post("/completion", json={"prompt": "a", "n_predict": 1}).status_code == 200
 
 
-def test_when_one_of_several_prompts_is_refused_none_runs(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 0
-    with httpx.Client(base_url=serve().url) as http:
-        answer = http.post("/v1/completions", json={**BODY, "prompt": ["a", " cat" * 600]})
-        assert answer.status_code == 400
-    wait_until(lambda: engine.generations[0].done)
-
-
 def test_many_clients_at_once_get_their_own_text(serve: Serve, engine: FakeEngine) -> None:
     engine.script = lambda prompt, branch: " " + prompt[-3:] + " cat" * 20
     handle = serve()
@@ -133,31 +125,3 @@ def test_hundreds_of_connections_leave_nothing_behind(serve: Serve, engine: Fake
         wait_until(lambda: all(asked.done for asked in engine.generations))
         wait_until(lambda: psutil.Process().num_fds() <= before)
         assert ask() == " cat"
-
-
-def test_stopping_lets_running_answers_end_within_the_deadline(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 1
-    handle = serve(shutdown_seconds=20.0)
-    with (
-        httpx.Client(base_url=handle.url, timeout=30) as http,
-        http.stream("POST", "/v1/completions", json={**BODY, "stream": True}) as answer,
-    ):
-        incoming = answer.iter_bytes()
-        wire = next(incoming)
-        stopping = threading.Thread(target=handle.stop)
-        stopping.start()
-        engine.release()
-        wire += b"".join(incoming)
-        assert frames(wire)[-1] == "[DONE]"
-        stopping.join(20)
-    assert not handle.running
-
-
-def test_stopping_does_not_wait_for_ever(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 1
-    handle = serve(shutdown_seconds=1.0)
-    with raw_post(handle.port, "/v1/completions", {**BODY, "stream": True}) as plug:
-        assert plug.recv(100)
-        handle.stop(30)
-        assert not handle.running
-    assert engine.cancel_seen.wait(10)

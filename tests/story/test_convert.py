@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story import ROOT, Properties, Refused, Settings, Story, formats
+from srbwriter import formats
+from srbwriter.story import ROOT, Properties, Refused, Settings, Story
 from srbwriter.story.languages import language_tag
 from srbwriter.story.model import (
     DraftError,

@@ -139,9 +139,9 @@ def in_menu(command: str) -> bytes:
 def choose(terminal: Terminal, command: str) -> None:
     """Run a command from the menu, by its id."""
     terminal.press(CTRL_G)
-    terminal.wait_for("Menu of commands")
+    terminal.wait_for("🔎")
     terminal.press(*(letter.encode() for letter in command), ENTER)
-    terminal.wait_without("Menu of commands")
+    terminal.wait_without("🔎")
 
 
 def wait_for_model(terminal: Terminal) -> None:

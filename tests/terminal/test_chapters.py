@@ -15,7 +15,7 @@ UP = b"\x1b[A"
 def run(terminal: Terminal, title: str) -> None:
     """Run a command by its title."""
     terminal.press(CTRL_P)
-    terminal.wait_for("Menu of commands")
+    terminal.wait_for("🔎")
     terminal.press(title.encode())
     terminal.wait_for(title)
     terminal.press(ENTER)

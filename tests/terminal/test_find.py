@@ -42,16 +42,11 @@ def test_words_are_found_while_typed_and_replaced_one_by_one(terminal: Terminal)
     assert text_of(file) == "The lamp went out. She lit the lantern. No Lantern burned."
 
 
-def test_in_the_tree_a_question_mark_helps_and_a_title_never_runs_commands(terminal: Terminal) -> None:
+def test_in_the_tree_a_title_never_runs_commands(terminal: Terminal) -> None:
     file = with_branches(terminal)
     terminal.press(b"1")
     terminal.wait_without("■")
     terminal.press(F3)
-    terminal.wait_for("more branch")
-    terminal.press(b"?")
-    terminal.wait_for("In the tree")
-    terminal.press(b"?")
-    terminal.wait_without("In the tree")
     terminal.wait_for("more branch")
     terminal.press(b"\x1b[H")
     terminal.press(DOWN, DOWN)

@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story
-from srbwriter.tui.dialogs.choices import SamplePrompt, read_prompt
+from srbwriter.tui.dialogs.openings import SamplePrompt, read_prompt
 from tests.fakes.instruct_model import make_instruct
 from tests.terminal.support import text_of
 from tests.terminal.terminal import CTRL_Q, ENTER, ESC, Terminal

@@ -12,22 +12,19 @@ BURST = [b"1"] * 8
 arrives in a read of its own: what arrives in one is text."""
 
 PROMPTS = {
-    "knobs": (in_menu("knobs"), "temperature"),
-    "knobs of a branch": (in_menu("branch_knobs"), "Settings of branch"),
     "memory": (in_menu("memory"), "saves by itself"),
     "author's note": (in_menu("author_note"), "Lines from the end"),
     "lorebook": (in_menu("lore"), "d delete"),
     "context": (in_menu("context"), "What the model sees"),
     "models": (in_menu("model"), "Models"),
-    "tree": (F3, "read or unread"),
+    "tree": (F3, "esc goes back"),
     "search": (in_menu("search"), "Words to find"),
     "export": (in_menu("export"), "Export to which"),
     "import": (in_menu("import"), "Import which"),
     "edit, then pick": (b"o", "picks it"),
     "find": (CTRL_F, "Find"),
-    "commands": (CTRL_P, "Nothing matches"),
-    "help": (b"?", "Help"),
-    "settings": (b"\x1b[21~", "All settings"),
+    "commands": (CTRL_P, "No matches"),
+    "settings": (b"\x1b[21~", "Settings"),
     "log": (b"\x1b[24~", "goes back"),
     "reading": (in_menu("read"), "goes back"),
 }

@@ -27,7 +27,7 @@ def test_a_command_is_found_by_a_word_while_the_story_is_typed(terminal: Termina
     terminal.wait_for(OPENING.strip())
     terminal.type("And on")
     terminal.press(CTRL_G)
-    terminal.wait_for("Menu of commands")
+    terminal.wait_for("🔎")
     terminal.type("reads before")
     terminal.wait(lambda screen: "Memory" in screen and "Kill this branch" not in screen, "what matches")
     terminal.press(ENTER)
@@ -38,10 +38,10 @@ def test_a_command_is_found_by_a_word_while_the_story_is_typed(terminal: Termina
     terminal.type(".")
     terminal.wait(lambda _: text_of(file) == f"{OPENING}And on.", "the story has the keys again")
     terminal.press(CTRL_P)
-    terminal.wait_for("Menu of commands")
+    terminal.wait_for("🔎")
     terminal.type("quit")
     terminal.press(ESC)
-    terminal.wait_without("Menu of commands")
+    terminal.wait_without("🔎")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     with Story.open(file, readonly=True) as story:
@@ -55,9 +55,9 @@ def test_the_menu_opens_from_a_page(terminal: Terminal, command: str, shown: str
     choose(terminal, command)
     terminal.wait_for(shown)
     terminal.press(CTRL_G)
-    terminal.wait_for("Menu of commands")
+    terminal.wait_for("🔎")
     terminal.press(ESC)
-    terminal.wait(lambda screen: shown in screen and "Menu of commands" not in screen, "the page again")
+    terminal.wait(lambda screen: shown in screen and "🔎" not in screen, "the page again")
     choose(terminal, "quiet")
     terminal.wait_for("esc shows everything again.")
 

@@ -12,7 +12,6 @@ import pytest
 import textual.app
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
-from textual.events import Paste
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -43,11 +42,10 @@ class Bench:
         await self.settle()
 
     async def choose(self, *commands: str) -> None:
-        """Run commands from the menu, by their ids."""
+        """Run commands as the menu does, by their ids."""
         for command in commands:
-            await self.press("ctrl+g")
-            self.app.post_message(Paste(command))
-            await self.press("enter")
+            self.app.run_on_desk(command)
+            await self.settle()
 
     async def settle(self) -> None:
         """Let what was asked for be done, and painted."""
@@ -81,13 +79,17 @@ class Bench:
     @property
     def said(self) -> str:
         """All that the writer was told so far in lines that go away."""
-        return "\n".join(note.words for note in self.app.messages.all)
+        return "\n".join(self.app.said)
 
     @property
     def last_said(self) -> str:
         """The last of these lines; empty if there was none."""
-        notes = self.app.messages.all
-        return notes[-1].words if notes else ""
+        return self.app.said[-1] if self.app.said else ""
+
+    @property
+    def status(self) -> str:
+        """The status line."""
+        return self.screen.status_line.render().plain
 
     def texts(self) -> list[str]:
         return [branch.text for branch in self.session.round.branches]

@@ -1,36 +1,18 @@
-"""Every command of the table does what it says: in the stored tree, in the branches, or on the screen.
-
-Each scenario runs once with the real handlers, and once with its command's handler replaced by nothing, when
-it has to fail.
-"""
+"""The table of commands: each has words, and no key means two things."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from textual.keys import _character_to_key
 
 from srbwriter.tui import commands
-from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.widgets.lines import key_name
-from tests.tui import scenarios
-from tests.tui.conftest import OpenBench
-
-IDS = list(COMMANDS)
+from srbwriter.tui.commands import COMMANDS, key_name
+from srbwriter.tui.prose import Prose
 
 
-def test_every_command_has_words_and_a_scenario_and_nothing_else_has() -> None:
-    assert set(scenarios.SCENARIOS) == set(IDS)
+def test_every_command_has_words() -> None:
     assert all(command.title and command.help.endswith(".") for command in COMMANDS.values())
-
-
-@pytest.mark.parametrize("command", IDS[::18])
-async def test_the_command_does_what_it_says(
-    command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_bench() as bench:
-        await scenarios.SCENARIOS[command](bench, monkeypatch)
 
 
 def test_no_key_means_two_things() -> None:
@@ -55,6 +37,8 @@ def test_a_key_of_one_character_is_shown_as_that_character() -> None:
 
 def test_no_key_of_a_screen_means_two_things() -> None:
     for screen in commands.screens():
+        if issubclass(screen, Prose):
+            continue  # one that is only read inherits no keys
         bindings = commands.screen_bindings(screen)
         keys = Counter(key for binding in bindings for key in binding.key.split(","))
         assert not [key for key, count in keys.items() if count > 1], screen
@@ -64,6 +48,5 @@ def test_no_key_of_a_screen_means_two_things() -> None:
 
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:
     keys = commands.Keys({"tree": "k, ctrl+k", "pick_number": "?, comma"})
-    assert keys.plain["tree"] == ["k", "ctrl+k"] and "kill" not in keys.plain
-    assert keys.anywhere["tree"] == ["ctrl+k"]
+    assert keys.anywhere["tree"] == ["ctrl+k"] and keys.unbound == {"tree": "k"}
     assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and "help" not in keys.plain

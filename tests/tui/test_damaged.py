@@ -12,7 +12,7 @@ from srbwriter.story import Story, backup
 from srbwriter.tui.dialogs.ask import Refusal
 from srbwriter.tui.dialogs.trouble import DamagedNote
 from tests.tui.conftest import OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import opened, visible
 
 PASSAGES = 60
 
@@ -81,7 +81,7 @@ async def test_a_passage_in_which_one_bit_changed_is_shown_to_be_read_over(
 async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
         await bench.press("escape")
-        for command in ("generate", "memory", "author_note", "lore", "own_editor", "openings", "replace"):
+        for command in ("generate", "memory", "author_note", "lore", "openings", "replace"):
             bench.screen.run(command)
             await bench.pilot.pause()
             if isinstance(bench.app.screen, Refusal):  # for text typed at a prompt that did not open

@@ -6,20 +6,18 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.widgets import TextArea
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
 from srbwriter.tui.dialogs.ask import AskWords, Confirm
-from srbwriter.tui.dialogs.choices import SamplePrompt
-from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.openings import SamplePrompt
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.reading import ContextView, Reading
 from srbwriter.tui.tree.screen import TreeScreen
-from srbwriter.tui.write.prose_area import ProseArea
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import opened, visible
 
 
 def request(bench: Bench) -> str | None:
@@ -37,12 +35,12 @@ async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench)
         await bench.press("e")
         sheet = await opened(bench, Sheet)
         assert "esc goes back, and asks first" in visible(bench)
-        before = sheet.query_one(TextArea).text
+        before = sheet.query_one(Prose).text
         await bench.press(*" Slowly.", "escape")
         await opened(bench, Confirm)
         await bench.press("x", "escape")  # neither is an answer that closes the sheet
         assert bench.app.screen is sheet
-        assert sheet.query_one(TextArea).text == f"{before} Slowly."
+        assert sheet.query_one(Prose).text == f"{before} Slowly."
         await bench.press("escape", "s")
         assert bench.app.screen is context
         assert request(bench) == f"{before} Slowly."
@@ -115,7 +113,7 @@ async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: O
     async with open_bench(started=12) as bench:
         line = bench.screen.key_line
         assert any(name == "kill" for name, _, _ in line.entries)
-        for command in ("memory", "knobs", "find", "menu"):
+        for command in ("memory", "settings", "find"):
             bench.screen.run(command)
             await bench.settle()
             bench.screen.flush_slowly()
@@ -128,7 +126,7 @@ async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(open_bench: 
     async with open_bench(size=(40, 12), started=12) as bench:
         await bench.choose("bans")
         sheet = await opened(bench, Sheet)
-        area = sheet.query_one(ProseArea)
+        area = sheet.query_one(Prose)
         assert area.region.height >= 3
         assert sheet.query_one(".box").region.contains_region(area.region)
 
@@ -145,14 +143,16 @@ async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_
         assert "Continue the story that your answer begins with" in visible(bench)
         await bench.press("e")
         sheet = await opened(bench, Sheet)
-        sheet.query_one(TextArea).text = "Write about a harbour."
+        prose = sheet.query_one(Prose)
+        prose.replace(0, len(prose.text), "Write about a harbour.")
         await bench.press("ctrl+s")
         await opened(bench, ContextView)
         assert "Write about a harbour." in visible(bench)
         assert (story.settings(ROOT).request, story.settings(ROOT).framed) == ("Write about a harbour.", True)
         await bench.press("e")
         sheet = await opened(bench, Sheet)
-        sheet.query_one(TextArea).text = ""
+        prose = sheet.query_one(Prose)
+        prose.replace(0, len(prose.text), "")
         await bench.press("ctrl+s")
         assert story.settings(ROOT).request is None
         await bench.press("f")
@@ -160,25 +160,3 @@ async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_
         await bench.press("escape", "ctrl+z")
         assert story.settings(ROOT).framed is True
         assert bench.session.text() == "It rained."
-
-
-@pytest.mark.parametrize(
-    ("layout", "size", "places"),
-    [
-        ("below", (120, 40), "The story is above, its live branches are below."),
-        ("right", (120, 40), "The story is on the left, its live branches are on the right."),
-        ("column", (120, 40), "The story is on the left, its live branches are on the right."),
-        ("auto", (170, 40), "The story is on the left, its live branches are on the right."),
-        ("right", (60, 40), "The story is above, its live branches are below."),
-    ],
-)
-async def test_help_says_where_story_and_branches_are(
-    layout: str, size: tuple[int, int], places: str, open_bench: OpenBench
-) -> None:
-    async with open_bench(size=size, settings={"interface.layout": layout}) as bench:
-        await bench.press("f1")
-        await opened(bench, Help)
-        assert places in " ".join(visible(bench).replace("│", " ").split())
-        editor, panes = bench.screen.editor.region, bench.screen.right.region
-        assert (editor.x < panes.x) == ("left" in places)
-        assert (editor.y < panes.y) == ("above" in places)

@@ -55,11 +55,11 @@ KEYS = {
         ctrl+g menu
     """,
     "instruments.md": """
-        ctrl+g menu, F5 look_ahead, F6 tokens, F2 knobs
+        ctrl+g menu, F5 look_ahead, F6 tokens, F2 settings
     """,
     "terminal.md": """
-        ctrl+o stories, end follow, ctrl+f find, F4 own_editor, F3 tree, F2 knobs, F8 context, ctrl+l layout,
-        F9 single, ctrl+r read, ctrl+t quiet, F10 settings, ctrl+g menu
+        ctrl+o stories, end follow, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
+        F9 single, ctrl+r read, ctrl+t quiet
     """,
     "themes.md": """
         ctrl+g menu
@@ -84,10 +84,10 @@ TITLES = {
     "branch-from-anywhere.md": ["split", "unexplored"],
     "files.md": ["restore", "snapshot"],
     "instruments.md": [
-        "variety", "unexplored", "bans", "colour_tokens", "order",
+        "unexplored", "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
-        "restore", "openings", "branch_knobs", "replace", "model", "import", "export",
+        "restore", "openings", "replace", "model", "import", "export",
     ],
     "themes.md": ["theme"],
     "trouble.md": ["model", "restore"],

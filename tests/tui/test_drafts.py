@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 from textual import events
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
 
 from srbwriter.session.drafts import DRAFTS, sheets_left
 from srbwriter.story import ROOT, StoryError
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.reading import ContextView
 from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.write.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import opened, visible
 
 
 async def kept(bench: Bench) -> dict[str, str]:
@@ -65,7 +66,7 @@ async def test_a_sheet_is_safe_while_it_is_open_and_its_words_come_again(
         interrupted(bench, "request", "A poem, and")
         await bench.press("e")
         again = await opened(bench, Sheet)
-        assert again.query_one(TextArea).text == "A poem, and"
+        assert again.query_one(Prose).text == "A poem, and"
         assert "before the program ended" in visible(bench)
         await bench.press(*" more.", "escape", "s")
         assert story.settings(ROOT).request == "A poem, and more."
@@ -117,7 +118,7 @@ def refuse(*given: object, **named: object) -> None:
 
 @pytest.mark.parametrize(
     ("key", "field", "words"),
-    [("n", "note", "wet quay"), ("t", "title", "Rain"), ("number_sign", "tags", "rain,quay")],
+    [("n", "note", "wet quay"), ("t", "title", "Rain")],
 )
 async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
     key: str, field: str, words: str, open_bench: OpenBench

@@ -42,7 +42,7 @@ async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys
 ) -> None:
     async with open_bench("The rain.", size=(160, 40)) as bench:
         line = bench.screen.status_line
-        assert line.line.startswith(" STORY ")
+        assert line.render().plain.startswith(" STORY ")
         await bench.write(5)
         await bench.press("escape")
         bench.screen.flush_slowly()
@@ -52,10 +52,10 @@ async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys
         bench.screen.flush_slowly()
         assert ("switch", "tab", "branches") in bench.screen.key_line.entries
         await bench.press("escape")
-        assert line.line.startswith(" BRANCH 1 ")
+        assert line.render().plain.startswith(" BRANCH 1 ")
         for key, badge in (("right", "BRANCH 2"), ("f2", "PROMPT"), ("escape", "BRANCH 2")):
             await bench.press(key)
-            assert line.line.startswith(f" {badge} ")
+            assert line.render().plain.startswith(f" {badge} ")
         await bench.pilot.click("#story")
         assert bench.screen.editor.has_focus
 
@@ -82,4 +82,4 @@ async def test_a_paste_into_the_story_is_not_said_to_be_lost(open_bench: OpenBen
         bench.app.post_message(Paste(" It fell\r\non."))
         await bench.settle()
         assert bench.screen.editor.text == "The rain. It fell\non."
-        assert not bench.app.messages.all
+        assert not bench.app.said

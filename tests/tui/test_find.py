@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from srbwriter.tui.story.find import FindBar
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import opened, visible
 
 TEXT = "The captain slept.\n\nCaptain Mara did not. No captain does."
 
 
 def shown(bench: Bench) -> tuple[int, str]:
     """Where the selection ends, and what it holds."""
-    return bench.screen.editor.place, bench.screen.editor.selected_text
+    return bench.screen.editor.cursor, bench.screen.editor.selected
 
 
 async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: OpenBench) -> None:
@@ -31,22 +31,22 @@ async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: Op
         await bench.press("tab", "enter")
         assert bench.screen.editor.text == TEXT[:27] + "\n" + TEXT[27:]
         await bench.press("ctrl+z", "ctrl+f", "enter")
-        assert bench.screen.editor.selected_text.casefold() == "captain"
+        assert bench.screen.editor.selected.casefold() == "captain"
 
 
 async def test_escape_goes_back_to_the_place_and_tab_stays_at_the_match(open_bench: OpenBench) -> None:
     text = "Rain fell on the harbour.\n" * 5000 + "The beacon.\n" + "Rain again.\n" * 5000
     async with open_bench(text) as bench:
         editor = bench.screen.editor
-        editor.go(400)
+        editor.move_to(400)
         await bench.settle()
         before = editor.view
         await bench.press("ctrl+f", *"beacon", "enter")
-        assert editor.selected_text == "beacon" and "The beacon." in visible(bench)
+        assert editor.selected == "beacon" and "The beacon." in visible(bench)
         await bench.press("escape")
-        assert editor.view == before and editor.whole == text
+        assert editor.view == before and editor.text == text
         await bench.press("ctrl+f", *"beacon", "tab", *"s")
-        assert editor.whole == text.replace("beacon", "beacons")
+        assert editor.text == text.replace("beacon", "beacons")
 
 
 async def replacing(bench: Bench, words: str, by: str) -> None:
@@ -82,13 +82,15 @@ async def test_a_replaced_word_is_the_writers_and_the_others_stay_the_models(ope
 async def test_replacing_all_keeps_the_place_and_what_is_in_view(open_bench: OpenBench) -> None:
     async with open_bench("The lamp was out.\n" * 300) as bench:
         editor = bench.screen.editor
-        editor.go(100 * 18 + 5)
+        editor.move_to(100 * 18 + 5)
         await bench.settle()
-        top = editor.scroll_offset.y
+        before = editor.view
         await replacing(bench, "lamp", "lantern")
         await bench.press("alt+a")
-        assert "Replaced in 300 places." in bench.screen.status_line.line
-        assert (editor.cursor_location[0], editor.scroll_offset.y) == (100, top)
+        assert "Replaced in 300 places." in bench.said
+        assert editor.view.end == 100 * 21 + len("The lantern") and editor.view.top == before.top + 3 * (
+            before.top // 18
+        )
 
 
 async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: OpenBench) -> None:
@@ -96,9 +98,9 @@ async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: O
         await bench.press("ctrl+f", *"captain", "ctrl+f", "ctrl+f")
         assert "3 of 3" in visible(bench)
         await bench.press(*" Mara")
-        assert bench.screen.editor.selected_text == "Captain Mara"
+        assert bench.screen.editor.selected == "Captain Mara"
         await bench.press(*" Celeste", "enter")
-        assert bench.screen.editor.selected_text == ""  # those are not there
+        assert bench.screen.editor.selected == ""  # those are not there
         assert "not in the story" in visible(bench)
 
 
@@ -116,7 +118,7 @@ async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
         assert "captainmate slept." in visible(bench)  # the old word is struck out
         await bench.press("alt+a")
         assert bench.session.text() == "The mate slept. Captains do. mate!"
-        assert "Replaced in 2 places." in bench.screen.status_line.line
+        assert "Replaced in 2 places." in bench.said
         await bench.press("ctrl+z")
         assert "CAPTAIN!" in bench.session.text()
         await bench.press("ctrl+f", "alt+c", "alt+w", *"captain")

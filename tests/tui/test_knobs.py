@@ -7,17 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.widgets import Static
 
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.session.sampling import Usual, Variety
 from srbwriter.tui import knobs
-from srbwriter.tui.dialogs.knobs import Knobs as KnobsScreen
 from srbwriter.tui.knobs import KNOBS, Setup
 from tests.tui.conftest import OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import answer, visible
 
 USUAL = Usual(Sampling(), Stop(), Variety(), 1)
 BY_NAME = {knob.name: knob for knob in KNOBS}
@@ -66,37 +64,27 @@ def test_a_broken_preset_names_itself_or_the_knob(text: str, tmp_path: Path) -> 
         knobs.read_preset(file, Setup(Sampling(), Stop()), USUAL)
 
 
-async def test_few_settings_come_first_and_more_shows_the_others(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True, size=(80, 24)) as bench:
-        bench.screen.run("knobs")
-        screen = await opened(bench, KnobsScreen)
-        names = [knob.name for knob in screen._rows if isinstance(knob, knobs.Parameter)]
-        assert names[: len(knobs.FIRST)] == [knob.name for knob in knobs.FIRST]
-        assert "more settings" in visible(bench) and "Mirostat" not in visible(bench)
-        for _ in names:
-            if screen.knob is not None:
-                await bench.press("down")
-        await bench.press("enter")
-        known = [knob.name for knob in screen._rows if isinstance(knob, knobs.Parameter)]
-        assert sorted(known) == sorted(BY_NAME), "each setting is listed once"
-        await bench.press("left")
-        assert len([row for row in screen._rows if isinstance(row, knobs.Parameter)]) == len(names)
-
-
-async def test_a_setting_that_was_changed_is_listed_without_opening_more(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
+async def test_what_was_changed_comes_first_and_typing_narrows(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, size=(100, 40)) as bench:
         bench.session.sampling = Sampling(mirostat=2)
-        bench.screen.run("knobs")
-        await opened(bench, KnobsScreen)
-        assert "* Mirostat" in visible(bench)
+        await bench.press("f2")
+        shown = visible(bench)
+        assert shown.index("What writers change first") < shown.index("* Mirostat") < shown.index("Length")
+        await bench.press(*"layout", "enter")
+        await answer(bench, "right")
+        assert bench.screen.has_class("-right")
 
 
-async def test_the_number_of_branches_is_changed_there(open_bench: OpenBench) -> None:
+async def test_a_step_changes_new_branches_at_once_and_delete_brings_the_usual_value_back(
+    open_bench: OpenBench,
+) -> None:
     async with open_bench() as bench:
+        await bench.press("f2", "right", "right")
+        assert bench.session.sampling.temperature == pytest.approx(0.9)
+        await bench.press("delete")
+        assert bench.session.sampling.temperature == pytest.approx(0.8)
         before = bench.session.n
-        bench.screen.run("knobs")
-        await opened(bench, KnobsScreen)
-        await bench.press("home", "right", "escape")
+        await bench.press(*"branches", "right", "escape")
         assert bench.session.n == before + 1
 
 
@@ -106,9 +94,8 @@ async def test_a_knob_that_the_engine_lacks_stays_where_it_is(
     async with open_bench() as bench:
         why = "vLLM does not know temperature"
         monkeypatch.setattr(type(bench.session), "capabilities", Capabilities({"temperature": why}))
-        bench.screen.run("knobs")
-        sheet = await opened(bench, KnobsScreen)
-        assert str(sheet.query_one(".about", Static).content) == why
+        await bench.press("f2")
+        assert why in visible(bench)
         await bench.press("right", "left", "left")
         assert bench.session.sampling == Sampling()
         await bench.press("down", "right", "escape")

@@ -50,7 +50,7 @@ async def test_the_story_has_the_keys_again_and_digits_are_typed(open_bench: Ope
     async with open_bench("") as bench:
         await bench.settle()
         await bench.press("1")
-        assert bench.screen.editor.whole == "1It rained.No"
+        assert bench.screen.editor.text == "1It rained.No"
 
 
 async def test_one_large_branch_is_large_again(open_bench: OpenBench) -> None:

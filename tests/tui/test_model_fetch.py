@@ -16,20 +16,14 @@ import pytest
 from textual.widgets import OptionList
 
 from srbwriter import launch, paths
-from srbwriter.cli.table import every_key
-from srbwriter.config import load
 from srbwriter.demo import bundled_model
-from srbwriter.models import Machine, Pace, RecommendedModel, memory, memory_budget, recommended
-from srbwriter.tui.dialogs.choices import model_choices
-from srbwriter.tui.dialogs.model_fetch import ModelFetch
-from srbwriter.tui.dialogs.model_offer import PICKS
+from srbwriter.models import Machine, Pace, RecommendedModel, recommended
+from srbwriter.tui.dialogs.model import PICKS
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.options import Preferences
 from tests.fakes import hub
 from tests.fakes.hub import Hub
-from tests.models.gguf_files import put
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import opened
 
 LIST = """
 date = 2026-11-24
@@ -89,7 +83,7 @@ async def choose(bench: Bench, name: str = "novelist") -> None:
 
 async def until(bench: Bench, pattern: str) -> None:
     """Wait until the line at the foot says what ``pattern`` describes."""
-    while not re.search(pattern, bench.screen.status_line.line):
+    while not re.search(pattern, bench.status):
         await bench.settle()
 
 
@@ -144,9 +138,7 @@ async def test_branches_are_not_stopped_by_a_model_that_has_arrived(
         await bench.write()
         await choose(bench)
         await ended(bench)
-        assert (
-            "Novelist 3B is here; it is used when these branches have ended" in bench.screen.status_line.line
-        )
+        assert "Novelist 3B is here; it is used when these branches have ended" in bench.status
         assert all(branch.live for branch in bench.session.round.branches)
         bench.screen.run("stop_all")
         await bench.settle()
@@ -224,12 +216,10 @@ async def test_what_is_in_the_way_is_said_in_one_sentence(
     async with open_bench(fake=True) as bench:
         await choose(bench)
         await ended(bench)
-        last = bench.app.messages.all[-1]
-        print(last.words)
-        assert last.error and last.words.startswith("Novelist 3B could not be fetched")
-        assert last.words.count(". ") == 1 and "\n" not in last.words, last.words
+        last = bench.last_said
+        assert last.startswith("Novelist 3B could not be fetched")
+        assert last.count(". ") == 1 and "\n" not in last, last
         assert bench.session.engine_state == "READY" and bench.app.fetch.model is None
-        assert last.words.split()[-1] in " ".join(visible(bench).split())
 
 
 def _closed_port() -> int:
@@ -265,17 +255,6 @@ async def measured_list(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, 
         return listed(bench).splitlines()[1:]
 
 
-async def test_the_list_says_how_fast_models_would_write(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = await measured_list(open_bench, monkeypatch, Pace(4, 5e-9, 15e-9))
-    words = "about 6 words a second in each of 4 branches. Writes whole chapters."
-    assert rows[0] == f"Novelist 3B  9 MB to fetch, base; for this machine: {words}"
-    assert rows[1].rstrip(". ") == (
-        "Sketcher 1B  3 MB to fetch, base; about 17 words a second in each of 4 branches"
-    )
-
-
 # ---- the offer
 
 
@@ -300,27 +279,3 @@ async def test_the_offer_is_made_once_after_ten_picks(open_bench: OpenBench) -> 
     async with open_bench() as bench:
         await picks(bench, PICKS)
         assert OFFER not in bench.said
-
-
-async def test_no_offer_to_whoever_has_seen_the_list_or_named_a_model(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("model")
-        await opened(bench, Picker)
-        await bench.press("escape")
-        await picks(bench, PICKS)
-        assert OFFER not in bench.said
-    named: dict[str, object] = {"model.path": bundled_model()}
-    async with open_bench(settings=named) as bench:
-        await picks(bench, PICKS)
-        assert OFFER not in bench.said
-
-
-def test_every_model_of_this_machine_can_be_chosen() -> None:
-    file = put(paths.models_dir() / "o" / "novelist.gguf")
-    bad = put(paths.models_dir() / "bad.gguf", b"no model")
-    machine = Machine(memory(), memory_budget())
-    choices = model_choices(Preferences(load(every_key(), {}, {})), ModelFetch(), machine)
-    listed = {choice.value: choice for choice in choices if isinstance(choice.value, Path)}
-    assert list(listed) == [bundled_model(), bad, file]
-    assert listed[file].title == "novelist" and "of memory: fits; models folder" in listed[file].about
-    assert "cannot be used: not a GGUF file" in listed[bad].about

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,32 +11,12 @@ from srbwriter import paths
 from srbwriter.config import Table
 from srbwriter.config.settings import read_overlay
 from srbwriter.engine.types import InvalidRequest, ModelError
-from srbwriter.tui import themes
+from srbwriter.tui import clipboard
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.dialogs.trouble import ModelTrouble
 from srbwriter.tui.options import LAYOUT, OPTIONS
-from srbwriter.tui.story import external
 from tests.tui.conftest import OpenBench
-
-
-async def test_an_own_theme_is_read_again_when_it_changes(open_bench: OpenBench) -> None:
-    folder = themes.own_folder()
-    folder.mkdir(parents=True)
-    source = (paths.asset_dir("themes") / "paper.toml").read_text()
-    mine = folder / "mine.toml"
-    mine.write_text(source)
-    async with open_bench(settings={"interface.theme": "mine"}) as bench:
-        assert bench.app.theme == "mine"
-        mine.write_text(source.replace('background = "#faf8f3"', 'background = "#ffffff"'))
-        os.utime(mine, ns=(1, 1))
-        bench.app.reload_changed_themes()
-        await bench.pilot.pause()
-        assert bench.app.theme_variables["background"].lower() == "#ffffff"
-        mine.write_text("broken")
-        bench.app.reload_changed_themes()
-        await bench.pilot.pause()
-        assert bench.app.theme_variables["background"].lower() == "#ffffff"
+from tests.tui.steps import visible
 
 
 async def test_what_the_engine_refuses_is_said_and_a_defect_is_shown_with_its_report(
@@ -53,12 +32,12 @@ async def test_what_the_engine_refuses_is_said_and_a_defect_is_shown_with_its_re
         with monkeypatch.context() as refusing:
             refusing.setattr(bench.session, "generate", refuse)
             await bench.press("ctrl+n")
-        assert [message.words for message in bench.app.messages.all] == ["n: too many"]
+        assert bench.app.said == ["n: too many"]
         assert bench.app.screen is bench.screen
         monkeypatch.setitem(COMMANDS, "generate", replace(COMMANDS["generate"], handler=fail))
         await bench.press("ctrl+n")
         assert bench.app.screen is bench.screen, "no dialog takes the keys of a text"
-        assert "RuntimeError: a defect" in bench.app.messages.current[-1].words
+        assert "RuntimeError: a defect" in bench.last_said
         report = next(paths.log_dir().glob("crash-*.txt"))
         assert "a defect" in report.read_text()
         await bench.press(*" Hard", "ctrl+s")
@@ -88,17 +67,14 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         await bench.press(*"o reader")
         assert bench.app.screen is bench.screen, "no dialog takes the keys of a text"
         assert bench.screen.editor.text == "It rained.hello reader"
-        assert "is missing" in bench.screen.status_line.line
-        [words] = [message.words for message in bench.app.messages.all]
+        assert "is missing" in bench.status
+        [words] = bench.app.said
         assert words.startswith("The model cannot be loaded.")
         assert "check the path. “Change the model” in the menu (^g) chooses another" in words
         bench.screen.pump.flush()
-        assert len(bench.app.messages.all) == 1
+        assert len(bench.app.said) == 1
         await bench.choose("model")
-        assert isinstance(bench.app.screen, ModelTrouble)
-        assert "check the path" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
-        await bench.press("enter")
-        await bench.pilot.pause()
+        assert "check the path" in visible(bench)
         assert isinstance(bench.app.screen, Picker)
         await bench.press("escape")
         assert bench.app.screen is bench.screen
@@ -107,11 +83,10 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
 async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: OpenBench) -> None:
     async with open_bench(ready=False) as bench:
         await bench.press("ctrl+n", "escape")
-        assert "was stopped" in bench.app.messages.current[-1].words
+        assert "was stopped" in bench.last_said
         assert bench.session.round is None
         await bench.choose("model")
-        assert isinstance(bench.app.screen, ModelTrouble)
-        await bench.press("r")
+        await bench.press("enter")
         assert bench.app.screen is bench.screen and bench.session.engine_state != "FAILED"
         await bench.press("escape")
         assert bench.app.screen is bench.screen and bench.session.engine_state == "FAILED"
@@ -146,17 +121,7 @@ async def test_the_progress_of_reading_is_shown(open_bench: OpenBench) -> None:
         bench.session.engine.progress(bench.session.round.generation, 62, 100)
         bench.screen.pump.flush()
         assert "reading 62 %" in bench.screen.grid.panes[0].head
-        assert "62%" in bench.screen.status_line.line
-
-
-def test_the_editor_is_the_writers_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VISUAL", "code --wait")
-    assert external.editor() == ["code", "--wait"]
-    monkeypatch.delenv("VISUAL")
-    monkeypatch.delenv("EDITOR", raising=False)
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(external.NoEditor, match="VISUAL"):
-        external.editor()
+        assert "62%" in bench.status
 
 
 def test_the_desktops_clipboard_is_used_where_there_is_a_desktop(
@@ -169,6 +134,6 @@ def test_the_desktops_clipboard_is_used_where_there_is_a_desktop(
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert external.native_tool() is None
+    assert clipboard.native_tool() is None
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    assert external.native_tool() == [str(tool)]
+    assert clipboard.native_tool() == [str(tool)]

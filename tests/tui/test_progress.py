@@ -11,7 +11,7 @@ import pytest
 from srbwriter.session import tokens
 from srbwriter.tui.write import status
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.test_tints import coloured
+from tests.tui.steps import coloured
 
 
 def line(bench: Bench) -> str:
@@ -37,7 +37,7 @@ async def test_colouring_says_how_far_it_is_and_esc_stops_it(
             bench.screen.pump.flush()
         assert "scoring" not in line(bench), "it begins again by itself"
         bench.screen.editor.focus()
-        bench.screen.editor.go(len(text))
+        bench.screen.editor.move_to(len(text))
         await bench.press("x")
         await coloured(bench, len(text))
 
@@ -58,4 +58,4 @@ async def test_what_was_made_smaller_is_said_once(open_bench: OpenBench) -> None
         cast("Any", bench.session).loader = SimpleNamespace(notes=(NOTE,))
         for _ in range(2):
             bench.screen.flush_slowly()
-        assert [message.words for message in bench.app.messages.all] == [NOTE]
+        assert bench.app.said == [NOTE]

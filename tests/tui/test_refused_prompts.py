@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from textual.screen import Screen
-from textual.widgets import Input, TextArea
+from textual.widgets import HelpPanel, Input
 
 from srbwriter.story import Story
 from srbwriter.story.model import ReadOnly
-from srbwriter.tui import commands
-from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Ask, AskWords, Refusal
 from srbwriter.tui.dialogs.base import Page
-from srbwriter.tui.dialogs.help import Help
-from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.dialogs.settings import SettingsScreen
+from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.find import FindBar
-from srbwriter.tui.story.reading import ContextView, LogView, Reading
 from srbwriter.tui.story.side_panel import SidePanel
 from srbwriter.tui.tree.screen import TreeScreen
-from srbwriter.tui.widgets.lines import FilterLine
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.steps import opened, visible
 
 
 async def on_folded_row(bench: Bench) -> TreeScreen:
@@ -46,30 +39,9 @@ def state(bench: Bench) -> object:
 
 def is_typed_into(screen: Screen[Any]) -> bool:
     focused = screen.focused
-    if (
-        not isinstance(screen, Page)
-        or isinstance(screen, Picker | FindBar)
-        or isinstance(focused, FilterLine)
-    ):
+    if not isinstance(screen, Page) or isinstance(screen, Picker | FindBar):
         return False  # the write screen; lists and find have a line of their own, and always open
-    return isinstance(focused, Input) or (isinstance(focused, TextArea) and not focused.read_only)
-
-
-PAGES: dict[str, type[Page[Any]]] = {
-    "tree": TreeScreen, "knobs": Knobs, "context": ContextView, "settings": SettingsScreen,
-}  # fmt: skip
-
-
-def actions(page: type[Page[Any]]) -> list[tuple[str, Callable[..., Any]]]:
-    """The keys of a page's own commands, and their methods."""
-    return [
-        (binding.key.split(",")[0], vars(page)[f"action_{binding.action.partition('(')[0]}"])
-        for binding in commands.screen_bindings(page)
-        if binding.tooltip and f"action_{binding.action.partition('(')[0]}" in vars(page)
-    ]
-
-
-REFUSED = [id for id, command in COMMANDS.items() if command.asks]
+    return isinstance(focused, Input) or (isinstance(focused, Prose) and not focused.read_only)
 
 
 @pytest.mark.parametrize("command", ["edit_pick", "author_note"])
@@ -101,27 +73,16 @@ async def test_a_lorebook_without_entries_says_so(open_bench: OpenBench) -> None
         assert "There are no entries yet; n makes one." in visible(bench)
 
 
-@pytest.mark.parametrize(
-    ("command", "page", "keys"),
-    [
-        ("tree", TreeScreen, ["question_mark", "f1"]), ("lore", SidePanel, ["question_mark", "f1"]),
-        ("knobs", Knobs, ["question_mark", "f1"]), ("context", ContextView, ["question_mark", "f1"]),
-        ("settings", SettingsScreen, ["question_mark", "f1"]), ("read", Reading, ["question_mark", "f1"]),
-        ("log", LogView, ["question_mark", "f1"]), ("snapshot", Ask, ["f1"]), ("openings", Picker, ["f1"]),
-        ("find", FindBar, ["f1"]),
-    ],
-)  # fmt: skip
-async def test_help_opens_in_every_dialog(
-    command: str, page: type[Page[Any]], keys: list[str], open_bench: OpenBench
-) -> None:
-    async with open_bench() as bench:
+@pytest.mark.parametrize("command", ["tree", "lore", "settings", "read", "log", "find"])
+async def test_help_is_shown_beside_every_dialog_and_goes_again(command: str, open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
         bench.screen.run(command)
-        here = await opened(bench, page)
-        for key in keys:
-            await bench.press(key)
-            await opened(bench, Help)
-            await bench.press(key)
-            assert bench.app.screen is here
+        await bench.settle()
+        here = bench.app.screen
+        await bench.press("f1")
+        assert here.query(HelpPanel)
+        await bench.press("f1")
+        assert not here.query(HelpPanel) and bench.app.screen is here
 
 
 async def test_where_text_is_typed_a_question_mark_is_a_character(open_bench: OpenBench) -> None:

@@ -9,7 +9,7 @@ from srbwriter.tui import options
 from srbwriter.tui.dialogs.base import Page, keys_line_of
 from srbwriter.tui.story.side_panel import LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import started, visible
+from tests.tui.steps import started, visible
 
 STORY = "\n".join(f"Line {number} of the story." for number in range(200))
 
@@ -35,19 +35,18 @@ async def test_the_layout_is_chosen_by_the_size_of_the_window(open_bench: OpenBe
 
 def cursor_row(bench: Bench) -> int:
     """The row of the window that the cursor is in."""
-    return bench.screen.editor.cursor_screen_offset.y
+    return bench.app.cursor_position.y
 
 
 def read(bench: Bench) -> None:
     """The messages have been read."""
-    bench.app.messages.all.clear()
-    bench.screen.show_messages([])
+    bench.app.said.clear()
 
 
 async def test_in_quiet_the_line_of_the_cursor_stays_in_the_middle(open_bench: OpenBench) -> None:
     async with open_bench(STORY, fake=True, size=(80, 24)) as bench:
         await bench.press("ctrl+t")
-        assert "esc shows everything again" in visible(bench)
+        assert "esc shows everything again" in bench.said
         read(bench)
         await bench.pilot.pause()
         seen = visible(bench)
@@ -108,7 +107,7 @@ async def test_title_and_keys_fit_80_columns(open_bench: OpenBench) -> None:
 
 async def test_a_key_and_what_it_does_stand_on_one_line(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24), started=12) as bench:
-        for command in ("tree", "knobs", "lore", "find"):
+        for command in ("tree", "settings", "lore", "find"):
             bench.screen.run(command)
             await bench.pilot.pause()
             page = bench.app.screen

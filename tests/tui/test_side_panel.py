@@ -1,21 +1,18 @@
-"""Memory, note and lorebook in the side panel: saved by itself, and marked where the model reads it."""
+"""Memory, note and lorebook in the side panel: saved by itself."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-
 import pytest
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
 
-from srbwriter.session import Context
 from srbwriter.session.drafts import sheets_left
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.model import LoreEntry
 from srbwriter.tui.dialogs.ask import AskWords
+from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import answer, opened, visible
+from tests.tui.steps import answer, opened, visible
 
 QUAY = LoreEntry("a", "Quay", "Wet.", keys=["quay"])
 TOM = LoreEntry("b", "Tom", "Gone.", keys=["tom"])
@@ -24,12 +21,6 @@ TOM = LoreEntry("b", "Tom", "Gone.", keys=["tom"])
 async def panel(bench: Bench, command: str = MEMORY) -> SidePanel:
     bench.screen.run(command)
     return await opened(bench, SidePanel)
-
-
-async def until(bench: Bench, words: str) -> None:
-    """Wait until the screen shows ``words``, which a thread finds out."""
-    while words not in visible(bench):
-        await bench.pilot.pause(0.05)
 
 
 async def saved(bench: Bench) -> Settings:
@@ -50,32 +41,6 @@ async def test_what_is_typed_is_saved_while_the_panel_is_open(open_bench: OpenBe
         assert (await saved(bench)).author_note_depth is None
 
 
-async def test_the_panel_is_closed_while_a_thread_counts_what_the_model_reads(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, gate, closed = threading.Event(), threading.Event(), asyncio.Event()
-
-    def slowly() -> Context:
-        begun.set()
-        assert gate.wait(30)
-        return Context([], 0, 0)
-
-    async def closing(_: SidePanel) -> None:  # its fields are gone, and nobody has told the thread to stop
-        gate.set()
-        while any(worker.name == "_read_context" and worker.is_running for worker in bench.app.workers):
-            await asyncio.sleep(0.01)
-        closed.set()
-
-    monkeypatch.setattr(SidePanel, "on_unmount", closing)
-    async with open_bench(fake=True) as bench:
-        monkeypatch.setattr(bench.session, "context", slowly)
-        await panel(bench)
-        while not begun.is_set():
-            await bench.pilot.pause(0.01)
-        await bench.press("escape")
-        await closed.wait()
-
-
 async def test_what_is_no_depth_is_refused_and_nothing_is_lost(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         opened_panel = await panel(bench, "author_note")
@@ -83,7 +48,7 @@ async def test_what_is_no_depth_is_refused_and_nothing_is_lost(open_bench: OpenB
         for wrong in ("two", "-1", "3.5", "100000"):
             opened_panel.query_one("#depth", Input).value = wrong
             await bench.pilot.pause()
-            assert f"{wrong} is not a number of lines" in visible(bench)
+            assert f"{wrong} is not a number of lines" in bench.said
             now = await saved(bench)
             assert (now.author_note, now.author_note_depth) == ("Slow.", None), wrong
 
@@ -117,7 +82,7 @@ async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench)
         story = bench.session.story
         story.put_settings(ROOT, Settings(lore=[QUAY, TOM]))
         opened_panel = await panel(bench, "lore")
-        area = opened_panel.query_one("#lore_text", TextArea)
+        area = opened_panel.query_one("#lore_text", Prose)
         assert area.text == "Wet."
         await bench.press("down")
         assert area.text == "Gone."
@@ -129,27 +94,6 @@ async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench)
         opened_panel.query_one(LoreList).focus()
         await bench.press("d", "u")
         assert [entry.text for entry in story.own_settings(ROOT).lore] == ["Wet.", "Gone. Away."]
-
-
-async def test_the_panel_marks_what_the_model_reads_now(open_bench: OpenBench) -> None:
-    async with open_bench("The quay was wet.\n", n=2) as bench:
-        long = LoreEntry("c", "Wet", "Drenched. " * 3000, keys=["wet"])
-        bench.session.story.put_settings(ROOT, Settings(memory="A harbour.", lore=[QUAY, TOM, long]))
-        await panel(bench)
-        await until(bench, "● Quay")
-        shown = visible(bench)
-        assert "Memory  read now" in shown and "  Tom" in shown and "● Tom" not in shown
-        assert "○ Wet" in shown, "it is called for and has no room"
-        bench.app.screen.query_one(f"#{MEMORY}", TextArea).text = "A harbour. " * 3000
-        await until(bench, "Memory  no room for its last ")
-
-
-async def test_before_there_is_a_model_nobody_knows_what_is_read(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
-        bench.session.story.put_settings(ROOT, Settings(memory="A harbour."))
-        bench.session.context = lambda: Context([], 0, 0)
-        await panel(bench)
-        await until(bench, "Memory  no model yet")
 
 
 @pytest.mark.parametrize(("columns", "beside"), [(160, True), (100, True), (99, False), (80, False)])

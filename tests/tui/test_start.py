@@ -12,8 +12,7 @@ from srbwriter.config import Settings, load
 from srbwriter.engine.engine import Engine
 from srbwriter.session import Session
 from srbwriter.tui import start
-from srbwriter.tui.dialogs.model_fetch import ModelFetch
-from srbwriter.tui.dialogs.model_offer import ModelOffer
+from srbwriter.tui.dialogs.model import ModelFetch, ModelOffer
 from srbwriter.tui.options import Preferences
 
 

@@ -82,13 +82,4 @@ def test_the_shipped_theme_takes_the_place_of_an_own_one_that_cannot_be_read() -
 async def test_a_theme_without_a_name_is_said_too(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, settings={"interface.theme": ""}) as bench:
         assert bench.app.theme == themes.DEFAULT
-        assert any("There is no theme ''" in message.words for message in bench.app.messages.all)
-
-
-async def test_a_theme_is_shown_as_soon_as_it_can_be_read(open_bench: OpenBench) -> None:
-    file = own_theme("mine", "glow = 1\n")
-    async with open_bench(fake=True, settings={"interface.theme": "mine"}) as bench:
-        assert bench.app.theme == themes.DEFAULT
-        file.write_text(SHIPPED[0].read_text() + "# saved again\n")
-        bench.app.reload_changed_themes()
-        assert bench.app.theme == "mine"
+        assert "There is no theme ''" in bench.said

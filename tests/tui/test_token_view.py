@@ -6,7 +6,7 @@ from textual.widgets import Static
 
 from srbwriter.tui.dialogs.tokens import TokenView
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, started
+from tests.tui.steps import opened, started
 
 
 async def looked(bench: Bench, view: TokenView, count: int) -> None:

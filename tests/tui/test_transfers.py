@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from srbwriter import paths
-from srbwriter.story import Story, transfer
+from srbwriter.formats import transfer
+from srbwriter.story import Story
 from srbwriter.tui.dialogs.ask import Ask
-from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.story.reading import LogView
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import answer, opened
-from tests.tui.scenarios.convert import ended
+from tests.tui.steps import answer, ended, opened
 
 
 @pytest.fixture(autouse=True)
@@ -73,11 +72,11 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
 ) -> None:
     async with open_bench() as bench:
         await endless(bench, folder)
-        line = bench.screen.status_line.line
+        line = bench.status
         assert "importing endless.json ░" in line and "0%  ·  esc stops" in line
         await bench.press(*" Hard")
         assert bench.screen.editor.text == "It rained. Hard"
-        assert "importing" in bench.screen.status_line.line
+        assert "importing" in bench.status
         await asked(bench, "export", "rain.md")
         assert "The import of endless.json is still running; esc stops it" in bench.said
         assert "importing" in bench.screen.status_line.left[0]
@@ -90,38 +89,7 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
         assert "importing" not in " ".join(bench.screen.status_line.left)
 
 
-async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder: Path, gate: Path) -> None:
-    async with open_bench(size=(80, 24)) as bench:
-        await asked(bench, "export", f"{'long' * 40}.epub")
-        line = bench.screen.status_line.line
-        assert (
-            "longlong" in line
-            and "  0%  ·  esc stops" in line
-            and line.endswith("saved ")
-            and len(line) <= 80
-        )
-        gate.write_text("go on\n")
-        await ended(bench)
-        assert [file.name for file in folder.iterdir()] == [f"{'long' * 40}.epub"]
-
-
 # ---- stopping
-
-
-async def test_escape_stops_an_export_and_leaves_branches_alone(
-    open_bench: OpenBench, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = subprocess.Popen
-    idle = [sys.executable, "-c", "import time; time.sleep(600)"]  # an export that never ends by itself
-    monkeypatch.setattr(transfer.subprocess, "Popen", lambda _, **how: begin(idle, **how))
-    async with open_bench(started=12) as bench:
-        await asked(bench, "export", "rain.md")
-        await bench.press("escape")
-        assert all(branch.live for branch in bench.session.round.branches)
-        await ended(bench)
-        assert "The export of rain.md was stopped" in bench.said and not list(folder.iterdir())
-        await bench.press("escape")
-        assert not any(branch.live for branch in bench.session.round.branches)
 
 
 async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
@@ -160,7 +128,7 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
     file.write_text("mine")
     async with open_bench() as bench:
         for word in (None, "", "no", "yes"):
-            bench.app.messages.all.clear()
+            bench.app.said.clear()
             await asked(bench, "export", "rain.txt")
             assert "rain.txt exists. Type yes" in (await opened(bench, Ask)).heading
             if word is None:
@@ -170,27 +138,6 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
             await ended(bench)
             assert ("Kept " in bench.said) is (word != "yes")
             assert file.read_text() == ("It rained." if word == "yes" else "mine"), word
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("rain.pdf", "no format has the extension .pdf; use one of .json .docx .epub .md .txt"),
-        ("none/rain.md", "here/none: there is no such folder — make it"),
-        ("folder.md", "folder.md: is a folder — name a file in it"),
-    ],
-)
-async def test_a_name_that_cannot_be_is_asked_for_again(
-    name: str, words: str, open_bench: OpenBench, folder: Path
-) -> None:
-    (folder / "folder.md").mkdir()
-    async with open_bench() as bench:
-        await asked(bench, "export", name)
-        assert words in bench.said
-        assert (await opened(bench, Ask))._answer == name
-        await answer(bench, " 'rain.md' ")
-        await ended(bench)
-        assert f"Exported to {folder / 'rain.md'}" in bench.said
 
 
 UNREADABLE = {
@@ -207,7 +154,7 @@ async def test_a_file_that_cannot_be_read_is_said_and_the_desk_stays(
         for name, (content, words) in UNREADABLE.items():
             if content is not None:
                 (folder / name).write_bytes(content)
-            bench.app.messages.all.clear()
+            bench.app.said.clear()
             await asked(bench, "import", name)
             await ended(bench)
             assert words in bench.said and str(folder) in bench.said
@@ -225,8 +172,8 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
     (folder / "tale.txt").write_text("Once.")
     async with open_bench() as bench:
         await asked(bench, "import", str(folder / "tale.txt"))
-        await bench.press("f1")
-        await opened(bench, Help)
+        await bench.press("f12")
+        await opened(bench, LogView)
         gate.write_text("go on\n")
         work = bench.app.transfers._work
         assert work is not None and work.aside.wait(60)

@@ -60,8 +60,6 @@ async def test_marks_made_in_the_tree_are_in_the_story(open_bench: OpenBench) ->
         node, story = bench.session.node, bench.session.story
         await bench.press("b")
         assert story.marks(node).bookmark
-        await bench.press("u")
-        assert node in story.unread()
 
 
 async def test_folded_branches_open_and_can_be_binned(open_bench: OpenBench) -> None:

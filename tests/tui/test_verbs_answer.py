@@ -8,7 +8,7 @@ import pytest
 
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.story import ROOT
-from srbwriter.tui.dialogs.choices import begin_sample, load_prompts
+from srbwriter.tui.dialogs.openings import begin_sample, load_prompts
 from srbwriter.tui.dialogs.picker import Picker
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.test_steering_keys import finish
@@ -59,25 +59,6 @@ async def test_extend_goes_on_from_the_end(open_bench: OpenBench) -> None:
         assert ended[0].text.startswith(text) and len(ended[0].ids) >= 10 and len(ended[0].text) > len(text)
 
 
-async def test_without_a_model_the_panes_stay(open_bench: OpenBench) -> None:
-    before = await earlier_sitting(open_bench)
-    async with open_bench(text="", n=3) as bench:
-        bench.session.hold_loads()
-        bench.session.load_again()
-        bench.session.fail_loading(RuntimeError("gone"))
-        await bench.settle()
-        for _ in range(2):
-            await bench.press("ctrl+n")
-            assert "no model" in bench.last_said
-            assert [pane.text for pane in bench.screen.grid.shown] == before
-        await bench.on_panes()
-        await bench.press("r")
-        assert "no model" in bench.last_said
-        assert [pane.text for pane in bench.screen.grid.shown] == before
-        await bench.press("1")
-        assert bench.session.text() == "It rained." + before[0]
-
-
 async def test_branches_are_shown_until_those_that_wait_for_the_model_are_written(
     open_bench: OpenBench,
 ) -> None:
@@ -108,21 +89,6 @@ async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench:
         assert branch.state is BranchState.WRITING
 
 
-async def test_a_rewind_keeps_the_bookmark(open_bench: OpenBench) -> None:
-    async with open_bench(n=2, started=40) as bench:
-        await bench.press("b")
-        await bench.press("backspace")
-        await bench.tokens(4)
-        bench.screen.flush_slowly()
-        assert bench.screen.grid.panes[0].marks == "★"
-        story = bench.session.story
-        assert len(story.bookmarks()) == 2
-        await bench.press("r")
-        await bench.tokens(4)
-        bench.screen.flush_slowly()
-        assert bench.screen.grid.panes[0].marks == ""
-
-
 async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
         picker = bench.app.screen
@@ -135,7 +101,7 @@ async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open
         await bench.pilot.pause()
         assert bench.session.text() == "" and bench.session.round is None
         assert bench.session.story.settings(ROOT).request == sample.request
-        assert any("only continues text" in note.words for note in bench.app.messages.all)
+        assert "only continues text" in bench.said
         plain = next(prompt for prompt in load_prompts() if prompt.text)
         begin_sample(bench.screen, plain)
         settings = bench.session.story.settings(ROOT)
@@ -166,7 +132,7 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
     async with open_bench(n=2) as bench:
 
         async def answer(verb: str) -> str:
-            bench.app.messages.all.clear()
+            bench.app.said.clear()
             await go(bench, verb)
             return bench.last_said
 

@@ -40,14 +40,14 @@ async def test_painting_goes_on_whatever_the_disk_does(
 
 async def test_the_cursor_stands_where_something_was_undone(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained.\n\nNobody came.") as bench:
-        bench.screen.editor.go(len("It rained"))
+        bench.screen.editor.move_to(len("It rained"))
         await bench.press(*" hard")
         bench.session.keep()
         await bench.press("ctrl+z")
         assert bench.screen.editor.text == "It rained.\n\nNobody came."
-        assert bench.screen.editor.place == len("It rained")
+        assert bench.screen.editor.cursor == len("It rained")
         await bench.press("ctrl+y")
-        assert bench.screen.editor.place == len("It rained hard")
+        assert bench.screen.editor.cursor == len("It rained hard")
         await bench.press("ctrl+z", "ctrl+z", "ctrl+z")  # more often than there is anything to take back
         await bench.press("!")
         assert bench.session.text().endswith("!")

@@ -1,1 +1,1 @@
-"""The dialects: one module or package each, which knows no other. See ``leaves.py``."""
+"""One file a dialect: what its bodies ask for, how its answers and chunks look, and its paths."""

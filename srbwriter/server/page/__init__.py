@@ -5,20 +5,18 @@ No page asks any other server for anything.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from starlette.responses import Response
 
-from srbwriter.server.context import Context
-from srbwriter.server.endpoints import Handler, Leaf, respond, rows_of
-from srbwriter.server.errors import LLAMACPP, ApiError
+from ..errors import ApiError
+from ..http import Call, Dialect, Row
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
 }
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
@@ -26,47 +24,28 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+_FILES = {
+    file.name: file.read_bytes() for file in Path(__file__).parent.iterdir() if file.suffix[1:] in _TYPES
+}
 
 
-@cache
-def _asset(name: str) -> bytes | None:
-    file = Path(__file__).parent / name
-    return file.read_bytes() if file.is_file() else None
+def _file(name: str, call: Call) -> Response:
+    """Answer with a file of this folder. Raises ApiError (404)."""
+    if name not in _FILES or (name == "index.html" and not call.settings.page):
+        raise ApiError(404, f"there is no {call.request.url.path[:200]} here")
+    return Response(_FILES[name], 200, _HEADERS, _TYPES[name.rpartition(".")[2]])
 
 
-def _file(name: str) -> Response:
-    kind = _TYPES.get(name.rpartition(".")[2])
-    content = _asset(name) if kind and "/" not in name and "\\" not in name and "\0" not in name else None
-    if content is None:
-        raise ApiError(404, "File Not Found")
-    return Response(content, 200, _HEADERS, kind)
-
-
-def _page(name: str) -> Handler:
-    async def handler(context: Context) -> Response:
-        return _file(name)
-
-    return handler
-
-
-async def index(context: Context) -> Response:
-    if not context.settings.page:
-        raise ApiError(404, "File Not Found")
-    return _file("index.html")
-
-
-async def asset(context: Context) -> Response:
-    return _file(context.path["file"])
-
-
-_row = partial(rows_of(LLAMACPP, "Page and documentation"), public=True)
-LEAF = Leaf(
-    rows=(
-        _row("GET /", index, "a page to write in", gives_way=True),
-        _row("GET /page/{file}", asset, "files of the pages"),
-        _row("GET /docs", _page("docs.html"), "this description, to be read"),
-        _row("GET /chat", _page("chat.html"), "a page to talk in"),
-        _row("GET /completion.js", _page("completion.js"), "llama() and llamaComplete() for pages"),
-        _row("GET /openapi.json", respond(lambda context: context.services.openapi), "this description"),
-    )
-)
+DIALECT = Dialect(
+    "Page and documentation",
+    (
+        Row("GET /", partial(_file, "index.html"), "a page to write in", public=True, gives_way=True),
+        Row("GET /page/{file}", lambda call: _file(call.path["file"], call), "files of the pages",
+            public=True),
+        Row("GET /docs", partial(_file, "docs.html"), "this description, to be read", public=True),
+        Row("GET /chat", partial(_file, "chat.html"), "a page to talk in", public=True),
+        Row("GET /completion.js", partial(_file, "completion.js"), "llama() and llamaComplete() for pages",
+            public=True),
+        Row("GET /openapi.json", lambda call: call.services.openapi, "this description", public=True),
+    ),
+)  # fmt: skip

@@ -5,13 +5,13 @@ front end would need as well belong to the session.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, chapters, stories, tree, knobs, ahead, tokens, bans, loops,
+    branches, story, chapters, stories, tree, knobs, ahead, tokens, bans,
     rewriting, wishes, steering, autorun, variety, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
     "COMMANDS", "ahead", "autorun", "bans", "branches", "chapters", "knobs",
-    "loops", "rewriting", "steering", "stories", "story", "tokens",
+    "rewriting", "steering", "stories", "story", "tokens",
     "tree", "variety", "view", "wishes",
 ]  # fmt: skip

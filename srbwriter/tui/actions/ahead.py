@@ -9,7 +9,7 @@ from srbwriter.session.ahead import MODES, LookAhead, budget_of
 from srbwriter.tui.commands import INSTRUMENTS, command
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 _WORDS = {
     "off": "Next branches are written only after a pick.",
@@ -19,7 +19,7 @@ _WORDS = {
 
 
 @command(INSTRUMENTS, "Next branches while you read", anywhere="f5")
-def look_ahead(screen: Writer) -> None:
+def look_ahead(screen: WriteScreen) -> None:
     """Write the next branches before you pick: after the chosen branch, after all of them, or not at all."""
     preferences, looking = screen.app.preferences, LookAhead.of(screen.session)
     mode = MODES[(MODES.index(preferences[keys.LOOK_AHEAD]) + 1) % len(MODES)]

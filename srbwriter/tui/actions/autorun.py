@@ -10,13 +10,13 @@ from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.write.branch_words import find_thoughts
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 _LOOKS = 0.1  # seconds between two looks at the branches
 
 
 @command(INSTRUMENTS, "Write on by itself", asks=True, writes=True)
-def autorun(screen: Writer) -> None:
+def autorun(screen: WriteScreen) -> None:
     """Pick the likeliest branch of each round and write on, for some rounds; esc stops."""
 
     def begin(said: str) -> None:
@@ -30,11 +30,11 @@ def autorun(screen: Writer) -> None:
     screen.ask(Ask(question, str(Autorun.of(screen.session).rounds), select=True), begin)
 
 
-def _look_later(screen: Writer, run: Run) -> None:
+def _look_later(screen: WriteScreen, run: Run) -> None:
     screen.editor.set_timer(_LOOKS, lambda: _look(screen, run))
 
 
-def _look(screen: Writer, run: Run) -> None:
+def _look(screen: WriteScreen, run: Run) -> None:
     """Let the run pick if it can; while a dialog is open, the branches that it is about stay."""
     session = screen.session
     running = Autorun.of(session)

@@ -11,11 +11,11 @@ from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.sheet import Sheet
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(INSTRUMENTS, "Banned phrases", asks=True, writes=True)
-def bans(screen: Writer) -> None:
+def bans(screen: WriteScreen) -> None:
     """Edit the phrases that branches of this story must not contain; a list of clichés is suggested."""
     session = screen.session
     before = session.sampling.banned_phrases

@@ -12,35 +12,31 @@ from srbwriter.session.drafts import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Confirm
-from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.dialogs.sheet import Sheet
-from srbwriter.tui.knobs import Setup
-from srbwriter.tui.story import external
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_words import state_words
-from srbwriter.tui.write.status import round_identity
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
-    from srbwriter.tui.program import Writer
     from srbwriter.tui.write.branch_pane import BranchPane
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(THIS_BRANCH, "Pick a branch by number", DIGITS, numbered=True)
-def pick_number(screen: Writer, number: int) -> None:
+def pick_number(screen: WriteScreen, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
     _pick(screen, number - 1)
 
 
 @command(THIS_BRANCH, "Pick this branch", "enter")
-def pick(screen: Writer) -> None:
+def pick(screen: WriteScreen) -> None:
     """Append the branch to the story, up to the taking cursor if one is set."""
     pane = screen.grid.pane
     if pane is not None:
         _pick(screen, pane.index, pane.take)
 
 
-def _pick(screen: Writer, index: int, upto: int | None = None) -> None:
+def _pick(screen: WriteScreen, index: int, upto: int | None = None) -> None:
     """Append a branch, or its first ``upto`` characters, to the story; see :func:`_ask_if_stale`."""
     current = screen.session.round
     if current is None or not 0 <= index < len(current.branches):
@@ -50,10 +46,10 @@ def _pick(screen: Writer, index: int, upto: int | None = None) -> None:
     else:
         _ask_if_stale(screen, index, "picks it anyway", lambda: _take(screen, index, upto))
         return
-    screen.notify(words, about=lambda: round_identity(screen.session))
+    screen.notify(words)
 
 
-def _take(screen: Writer, index: int, upto: int | None = None, text: str | None = None) -> None:
+def _take(screen: WriteScreen, index: int, upto: int | None = None, text: str | None = None) -> None:
     """Append a branch to the story, and write new branches if the writer has chosen that.
 
     Args:
@@ -76,7 +72,7 @@ def _take(screen: Writer, index: int, upto: int | None = None, text: str | None 
             screen.leave_panes()
 
 
-def _ask_if_stale(screen: Writer, index: int, meaning: str, act: Callable[[], object]) -> None:
+def _ask_if_stale(screen: WriteScreen, index: int, meaning: str, act: Callable[[], object]) -> None:
     """Run ``act`` on branch ``index``; if the branch was written for an earlier text, ask first.
 
     ``meaning`` describes ``act`` in the question.
@@ -89,7 +85,7 @@ def _ask_if_stale(screen: Writer, index: int, meaning: str, act: Callable[[], ob
     screen.ask(Confirm(question, answers), lambda key: act() if key == "t" else screen.run("generate"))
 
 
-def branch_here(screen: Writer) -> tuple[BranchPane, Branch] | None:
+def branch_here(screen: WriteScreen) -> tuple[BranchPane, Branch] | None:
     """Return the current pane and its branch; if there is none, notify the writer and return None."""
     pane = screen.grid.pane
     if pane is None or pane.branch is None:
@@ -99,32 +95,32 @@ def branch_here(screen: Writer) -> tuple[BranchPane, Branch] | None:
 
 
 @command(THIS_BRANCH, "Re-roll this branch", "r")
-def reroll(screen: Writer) -> None:
+def reroll(screen: WriteScreen) -> None:
     """Write this branch again from the start with a new seed; the others continue."""
     _steer(screen, "reroll")
 
 
 @command(THIS_BRANCH, "Kill this branch", "k")
-def kill(screen: Writer) -> None:
+def kill(screen: WriteScreen) -> None:
     """End this branch, running or ended, and free its memory."""
     _steer(screen, "kill")
 
 
 @command(THIS_BRANCH, "Stop this branch", "s")
-def stop(screen: Writer) -> None:
+def stop(screen: WriteScreen) -> None:
     """End this branch here and keep its text."""
     _steer(screen, "stop")
 
 
 @command(THIS_BRANCH, "Pause or resume this branch", "space")
-def pause(screen: Writer) -> None:
+def pause(screen: WriteScreen) -> None:
     """Pause this branch, or resume it."""
     pane = screen.grid.pane
     branch = pane.branch if pane is not None else None
     _steer(screen, "resume" if branch is not None and branch.state is BranchState.PAUSED else "pause")
 
 
-def _steer(screen: Writer, verb: BranchVerb, **arguments: object) -> bool:
+def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> bool:
     """Apply a verb to the current branch; if it does not apply now, notify the writer and return False."""
     here = branch_here(screen)
     if here is None:
@@ -141,20 +137,20 @@ def _steer(screen: Writer, verb: BranchVerb, **arguments: object) -> bool:
 
 
 @command(THIS_BRANCH, "Extend this branch", "e")
-def extend(screen: Writer) -> None:
+def extend(screen: WriteScreen) -> None:
     """Continue a finished branch from its end."""
     if _steer(screen, "extend") and screen.grid.pane is not None:
-        screen.grid.pane.follow()  # the new words are at the end
+        screen.grid.pane.follow_end()  # the new words are at the end
 
 
 @command(THIS_BRANCH, "Rewind one sentence", "backspace")
-def rewind(screen: Writer) -> None:
+def rewind(screen: WriteScreen) -> None:
     """Drop the branch's last sentence and continue from there with a new seed."""
     _steer(screen, "rewind", sentences=1)
 
 
 @command(THIS_BRANCH, "Edit, then pick", "o", asks=True, writes=True)
-def edit_pick(screen: Writer) -> None:
+def edit_pick(screen: WriteScreen) -> None:
     """Edit the branch's text, then add the edited text to the story."""
     pane = screen.grid.pane
     if pane is None or pane.branch is None or not pane.branch.text:
@@ -164,7 +160,7 @@ def edit_pick(screen: Writer) -> None:
     _ask_if_stale(screen, index, "edits it all the same", lambda: _edit_pick(screen, index, branch))
 
 
-def _edit_pick(screen: Writer, index: int, branch: Branch) -> None:
+def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
     session = screen.session
     if branch.live:
         session.steer(index, "pause" if session.capabilities.has("pause") else "stop")
@@ -188,15 +184,15 @@ def _edit_pick(screen: Writer, index: int, branch: Branch) -> None:
 
 
 @command(THIS_BRANCH, "Copy this branch", "c")
-def copy(screen: Writer) -> None:
+def copy(screen: WriteScreen) -> None:
     """Copy its text to the clipboard."""
     here = branch_here(screen)
     if here is not None:
-        external.copy(screen.app, here[1].text)
+        screen.app.copy_to_clipboard(here[1].text)
         screen.notify(f"Branch {here[0].index + 1} is on the clipboard.")
 
 
-def _branch_node(screen: Writer) -> NodeId | None:
+def _branch_node(screen: WriteScreen) -> NodeId | None:
     """Return the story's node of the current branch; if there is none, notify the writer."""
     here = branch_here(screen)
     node = status.node_of(screen.session, here[0].index) if here is not None else None
@@ -206,68 +202,51 @@ def _branch_node(screen: Writer) -> NodeId | None:
 
 
 @command(THIS_BRANCH, "Bookmark this branch", "b")
-def bookmark(screen: Writer) -> None:
+def bookmark(screen: WriteScreen) -> None:
     """Bookmark the branch, to find it later; again to remove the bookmark."""
     if (node := _branch_node(screen)) is not None:
         story = screen.session.story
         story.mark(node, bookmark=not story.marks(node).bookmark)
 
 
-@command(THIS_BRANCH, "Settings of this branch")
-def branch_knobs(screen: Writer) -> None:
-    """Change how this branch is written, also while it runs."""
-    here = branch_here(screen)
-    if here is None:
-        return
-    index, branch = here[0].index, here[1]
-
-    def changed(setup: Setup) -> None:
-        screen.guarded(lambda: screen.session.steer(index, "set_sampling", sampling=setup.sampling))
-
-    now, session = Setup(branch.sampling, branch.stop_rule), screen.session
-    title = f"Settings of branch {index + 1}"
-    sheet = Knobs(title, now, changed, session.capabilities, session.usual, one_branch=True)
-    screen.app.push_screen(sheet)
-
-
 @command(PART, "Take a word more", "w")
-def take_word(screen: Writer) -> None:
+def take_word(screen: WriteScreen) -> None:
     """Move the taking cursor to the next word's end."""
     _move(screen, "word", 1)
 
 
-def _move(screen: Writer, unit: Unit, direction: int) -> None:
+def _move(screen: WriteScreen, unit: Unit, direction: int) -> None:
     here = branch_here(screen)
     if here is not None:
         here[0].move_take(unit, direction)
 
 
 @command(PART, "Take a word less", "W")
-def untake_word(screen: Writer) -> None:
+def untake_word(screen: WriteScreen) -> None:
     """Move the taking cursor back one word."""
     _move(screen, "word", -1)
 
 
 @command(PART, "Take a sentence more", "d")
-def take_sentence(screen: Writer) -> None:
+def take_sentence(screen: WriteScreen) -> None:
     """Move the taking cursor to the sentence's end."""
     _move(screen, "sentence", 1)
 
 
 @command(PART, "Take a sentence less", "D")
-def untake_sentence(screen: Writer) -> None:
+def untake_sentence(screen: WriteScreen) -> None:
     """Move the taking cursor back one sentence."""
     _move(screen, "sentence", -1)
 
 
 @command(PART, "Take a paragraph more", "f")
-def take_paragraph(screen: Writer) -> None:
+def take_paragraph(screen: WriteScreen) -> None:
     """Move the taking cursor to the paragraph's end."""
     _move(screen, "paragraph", 1)
 
 
 @command(PART, "Take a paragraph less", "F")
-def untake_paragraph(screen: Writer) -> None:
+def untake_paragraph(screen: WriteScreen) -> None:
     """Move the taking cursor back one paragraph."""
     _move(screen, "paragraph", -1)
 
@@ -276,7 +255,7 @@ ALL = "All branches"
 
 
 @command(ALL, "Write new branches", anywhere="ctrl+n", writes=True)
-def generate(screen: Writer) -> None:
+def generate(screen: WriteScreen) -> None:
     """Write N branches from the end of the story so far."""
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
@@ -284,9 +263,9 @@ def generate(screen: Writer) -> None:
 
 
 @command(ALL, "Write from the cursor", anywhere="ctrl+b", writes=True)
-def write_from(screen: Writer) -> None:
+def write_from(screen: WriteScreen) -> None:
     """Write branches from the cursor; the text after it becomes another branch."""
-    place, whole = screen.editor.place, screen.editor.whole
+    place, whole = screen.editor.cursor, screen.editor.text
     screen.session.write_from(place)
     screen.show_story()
     if whole[place:].strip():
@@ -294,7 +273,7 @@ def write_from(screen: Writer) -> None:
 
 
 @command(ALL, "Stop everything")
-def stop_all(screen: Writer) -> None:
+def stop_all(screen: WriteScreen) -> None:
     """Stop an export or import, loading a model, all branches, or the download of a model."""
     if _gave_up(screen):
         return
@@ -304,7 +283,7 @@ def stop_all(screen: Writer) -> None:
         screen.notify("Nothing is being written.")
 
 
-def _gave_up(screen: Writer) -> bool:
+def _gave_up(screen: WriteScreen) -> bool:
     """Stop the export, import, load or long work of an instrument; return whether there was one."""
     if screen.app.transfers.cancel():
         return True  # the status line reports it
@@ -315,7 +294,7 @@ def _gave_up(screen: Writer) -> bool:
 
 
 @command(ALL, "Step back", anywhere="escape")
-def back(screen: Writer) -> None:
+def back(screen: WriteScreen) -> None:
     """Stop an export, import or load; or go from the story to the branches; there, remove the taking
     cursor, then stop the branches."""
     # Never focus the story here: keys pressed next would be typed into it.
@@ -331,7 +310,7 @@ def back(screen: Writer) -> None:
 
 
 @command(ALL, "Re-roll all branches", "R")
-def reroll_all(screen: Writer) -> None:
+def reroll_all(screen: WriteScreen) -> None:
     """Write all branches again with new seeds."""
     current = screen.session.round
     if current is None or not current.branches:
@@ -341,7 +320,7 @@ def reroll_all(screen: Writer) -> None:
 
 
 @command(ALL, "A branch more", "plus,equals_sign")
-def more(screen: Writer) -> None:
+def more(screen: WriteScreen) -> None:
     """Add a branch, even while others are running."""
     session = screen.session
     session.n += 1
@@ -351,7 +330,7 @@ def more(screen: Writer) -> None:
 
 
 @command(ALL, "A branch fewer", "minus")
-def fewer(screen: Writer) -> None:
+def fewer(screen: WriteScreen) -> None:
     """End the last branch, and write one fewer from now on."""
     session = screen.session
     if session.n <= 1:

@@ -11,7 +11,7 @@ from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
     from srbwriter.story.outline import Chapter
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 CHAPTERS = "Chapters"
 
@@ -20,9 +20,9 @@ _FIRST_WORDS = 40  # characters of a scene that the list shows
 
 
 @command(CHAPTERS, "Chapter or scene here", asks=True, writes=True)
-def chapter(screen: Writer) -> None:
+def chapter(screen: WriteScreen) -> None:
     """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
-    story, place = screen.session.story, screen.editor.place
+    story, place = screen.session.story, screen.editor.cursor
     here = next((each for each in story.outline() if each.begin <= place <= each.end), None)
     if here is None:
         _ask_title(screen, "", lambda title: story.begin_chapter(place, title))
@@ -31,7 +31,7 @@ def chapter(screen: Writer) -> None:
 
 
 @command(CHAPTERS, "Chapters")
-def chapters(screen: Writer) -> None:
+def chapters(screen: WriteScreen) -> None:
     """List chapters and scenes with their words, and go to one."""
     found = screen.session.story.outline()
     if not found:
@@ -40,39 +40,38 @@ def chapters(screen: Writer) -> None:
 
     def chosen(start: int) -> None:
         screen.go_to_story()
-        screen.editor.go_to_heading(start)
+        _go(screen, start)
 
-    before = [each.begin for each in found if each.begin <= screen.editor.place]
+    before = [each.begin for each in found if each.begin <= screen.editor.cursor]
     at = before[-1] if before else None
     screen.ask(Picker("Chapters with their words", _choices(screen, found), at=at), chosen)
 
 
 @command(CHAPTERS, "Move the chapter up", writes=True)
-def chapter_up(screen: Writer) -> None:
+def chapter_up(screen: WriteScreen) -> None:
     """Put the chapter with the cursor before the previous one; its scenes move with it."""
     _move(screen, later=False)
 
 
 @command(CHAPTERS, "Move the chapter down", writes=True)
-def chapter_down(screen: Writer) -> None:
+def chapter_down(screen: WriteScreen) -> None:
     """Put the chapter with the cursor behind the next one; its scenes move with it."""
     _move(screen, later=True)
 
 
-def _ask_title(screen: Writer, now: str, act: Callable[[str], object]) -> None:
+def _ask_title(screen: WriteScreen, now: str, act: Callable[[str], object]) -> None:
     def take(title: str) -> bool:
         done = screen.guarded(lambda: screen.session.together(lambda: act(title)))
         screen.show_story(where_changed=True)
-        screen.editor.call_after_refresh(screen.editor.scroll_cursor_visible)
         return done
 
     question = "Chapter title; empty for a scene break"
     screen.app.push_screen(AskWords(question, take, screen.session.draft("chapter title"), now))
 
 
-def _choices(screen: Writer, found: list[Chapter]) -> list[Choice]:
+def _choices(screen: WriteScreen, found: list[Chapter]) -> list[Choice]:
     """Return the list's entries; a chapter counts the words of its scenes, too."""
-    text = screen.editor.whole
+    text = screen.editor.text
     ends = [*(each.begin for each in found[1:]), len(text)]
     choices: list[Choice] = []
     for index, (here, end) in enumerate(zip(found, ends, strict=True)):
@@ -88,7 +87,13 @@ def _choices(screen: Writer, found: list[Chapter]) -> list[Choice]:
     return choices
 
 
-def _move(screen: Writer, *, later: bool) -> None:
-    place = screen.session.move_chapter(screen.editor.place, later=later)
+def _move(screen: WriteScreen, *, later: bool) -> None:
+    place = screen.session.move_chapter(screen.editor.cursor, later=later)
     screen.show_story()
-    screen.editor.go_to_heading(place)
+    _go(screen, place)
+
+
+def _go(screen: WriteScreen, place: int) -> None:
+    """Put the cursor at the chapter that starts at ``place``, with its heading in the first row."""
+    screen.editor.move_to(place)
+    screen.editor.scroll_to_character(place)

@@ -9,13 +9,13 @@ from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.rewriting import RewriteView
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(INSTRUMENTS, "Rewrite here", writes=True)
-def rewrite(screen: Writer) -> None:
+def rewrite(screen: WriteScreen) -> None:
     """Write variants of the selected passage, or the sentence at the cursor; pick one to replace it."""
     view = screen.editor.view
-    passage = passage_at(screen.editor.whole, *sorted((view.start, view.end)))
+    passage = passage_at(screen.editor.text, *sorted((view.start, view.end)))
     screen.session.may_write()
     screen.app.push_screen(RewriteView(screen, passage))

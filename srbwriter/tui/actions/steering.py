@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 from srbwriter.session.steering import Steering
 from srbwriter.tui.actions.branches import branch_here
-from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.commands import INSTRUMENTS, command, key_name
 from srbwriter.tui.dialogs.ask import AskWords, Confirm
-from srbwriter.tui.widgets.lines import key_name
 from srbwriter.tui.write.status import shortened
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(INSTRUMENTS, "Steer this branch")
-def steer(screen: Writer) -> None:
+def steer(screen: WriteScreen) -> None:
     """Change what this branch writes next: a note for it alone, or the end of its sentence."""
     here = branch_here(screen)
     if here is None:
@@ -35,21 +34,21 @@ def steer(screen: Writer) -> None:
     screen.ask(Confirm(question, {**answers, "escape": "goes back"}), lambda key: acts[key]())
 
 
-def _when(screen: Writer, index: int) -> str:
+def _when(screen: WriteScreen, index: int) -> str:
     """Return when a branch follows, if not now."""
     current = screen.session.round
     if current is None or index >= len(current.branches) or current.branches[index].live:
         return ""
-    keys = screen.app.keys("extend")
+    keys = screen.app.known_keys.plain.get("extend")
     return f" when it is extended ({key_name(keys[0])})" if keys else " when it is extended"
 
 
-def _end(screen: Writer, index: int) -> None:
+def _end(screen: WriteScreen, index: int) -> None:
     Steering.of(screen.session).end(index)
     screen.notify(f"Branch {index + 1} ends with its sentence.")
 
 
-def _ask_note(screen: Writer, index: int) -> None:
+def _ask_note(screen: WriteScreen, index: int) -> None:
     session = screen.session
 
     def take(note: str) -> bool:
@@ -62,7 +61,7 @@ def _ask_note(screen: Writer, index: int) -> None:
     screen.app.push_screen(AskWords(question, take, draft, Steering.of(session).note(index)))
 
 
-def _when_done(screen: Writer, index: int, put: Future[None], note: str) -> None:
+def _when_done(screen: WriteScreen, index: int, put: Future[None], note: str) -> None:
     """Say whether the branch follows its note, once that is known."""
     if not put.done():
         screen.editor.set_timer(0.1, lambda: _when_done(screen, index, put, note))

@@ -20,14 +20,14 @@ from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 STORIES = "Stories"
 
 
 @command(STORIES, "Another story", anywhere="ctrl+o")
-def stories(screen: Writer) -> None:
+def stories(screen: WriteScreen) -> None:
     """Open another story; every word of this one is saved."""
     here = screen.session.story.file
     found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
@@ -52,7 +52,7 @@ def _moment(seconds: float) -> str:
 
 
 @command(STORIES, "New story", asks=True)
-def new_story(screen: Writer) -> None:
+def new_story(screen: WriteScreen) -> None:
     """Create an empty story in the library."""
 
     def begin(title: str) -> None:
@@ -61,7 +61,7 @@ def new_story(screen: Writer) -> None:
     _ask_title(screen, "Title of the new story", "", begin)
 
 
-def _ask_title(screen: Writer, question: str, suggested: str, act: Callable[[str], None]) -> None:
+def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable[[str], None]) -> None:
     def answered(title: str) -> None:
         if title.strip():
             act(title.strip())
@@ -70,7 +70,7 @@ def _ask_title(screen: Writer, question: str, suggested: str, act: Callable[[str
 
 
 @command(STORIES, "Rename the story", asks=True, writes=True)
-def rename_story(screen: Writer) -> None:
+def rename_story(screen: WriteScreen) -> None:
     """Change the title; the file keeps its name."""
 
     def rename(title: str) -> None:
@@ -82,7 +82,7 @@ def rename_story(screen: Writer) -> None:
 
 
 @command(STORIES, "Snapshot", asks=True)
-def snapshot(screen: Writer) -> None:
+def snapshot(screen: WriteScreen) -> None:
     """Save a named copy of the story as it is now."""
 
     def take(name: str) -> None:
@@ -96,7 +96,7 @@ def snapshot(screen: Writer) -> None:
 
 
 @command(STORIES, "Restore a copy")
-def restore(screen: Writer) -> None:
+def restore(screen: WriteScreen) -> None:
     """Open a snapshot or a daily copy as a new story; this one stays as it is."""
     story = screen.session.story
     copies = backups(story.backup_folder(paths.backup_dir()))
@@ -113,7 +113,7 @@ def _copy_about(copy: Backup) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(copy.at)) if not copy.name else _moment(copy.at)
 
 
-def _bring_back(screen: Writer, copy: Backup) -> None:
+def _bring_back(screen: WriteScreen, copy: Backup) -> None:
     screen.session.keep()
     title = files.moment_title(copy)
     made = files.copy_as(copy.path, library.free_path(screen.session.story.file.parent, title), title)

@@ -8,82 +8,75 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import Edit, StoryError, library
+from srbwriter.story.edits import apply_edits
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask
-from srbwriter.tui.dialogs.choices import offer_openings
-from srbwriter.tui.story import external
+from srbwriter.tui.dialogs.openings import offer_openings
 from srbwriter.tui.story.find import FindBar, ReplaceBar
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
-    from srbwriter.story.formats import Format
-    from srbwriter.story.transfer import Landed
-    from srbwriter.tui.program import Writer
+    from srbwriter.formats import Format
+    from srbwriter.formats.transfer import Landed
+    from srbwriter.tui.write.screen import WriteScreen
 
 STORY = "Story"
 
 
 @command(STORY, "Undo", anywhere="ctrl+z")
-def undo(screen: Writer) -> None:
+def undo(screen: WriteScreen) -> None:
     """Undo the last change to the story: a pick or your own words."""
     undone = screen.session.undo()
     screen.show_story(where_changed=True)
-    _tell(screen, f"Undid: {undone}." if undone else "Nothing to undo.")
-
-
-def _tell(screen: Writer, words: str) -> None:
-    """Show a message until the story changes, or the writer moves in the tree."""
-    session = screen.session
-    screen.notify(words, about=lambda: (session.typed, session.node, session.story.last_action))
+    screen.notify(f"Undid: {undone}." if undone else "Nothing to undo.")
 
 
 @command(STORY, "Redo", anywhere="ctrl+y")
-def redo(screen: Writer) -> None:
+def redo(screen: WriteScreen) -> None:
     """Repeat the change that was undone last."""
     redone = screen.session.redo()
     screen.show_story(where_changed=True)
-    _tell(screen, f"Redid: {redone}." if redone else "Nothing to redo.")
+    screen.notify(f"Redid: {redone}." if redone else "Nothing to redo.")
 
 
 @command(STORY, "Find", "slash", anywhere="ctrl+f")
-def find(screen: Writer) -> None:
+def find(screen: WriteScreen) -> None:
     """Find words in the story, from the cursor on."""
     _uncover(screen)
     screen.app.push_screen(FindBar(screen.editor))
 
 
-def _uncover(screen: Writer) -> None:
+def _rewrite(screen: WriteScreen, edits: Sequence[Edit]) -> None:
+    """Apply the writer's ``edits``; the view stays where it is. Raises StoryError if they are not saved."""
+    session, editor = screen.session, screen.editor
+    view = editor.view.after(edits)
+    session.story.end_typing()
+    editor.show(apply_edits(editor.text, edits), view.end)
+    editor.show_view(view)
+    session.edit(*edits)
+    session.story.end_typing()
+    screen.show_story(where_changed=True)
+
+
+def _uncover(screen: WriteScreen) -> None:
     """Show the story, even if one branch has filled the screen."""
     if screen.arrangement.large:
         screen.rearrange(large=False)
 
 
 @command(STORY, "Find and replace", asks=True, writes=True)
-def replace(screen: Writer) -> None:
+def replace(screen: WriteScreen) -> None:
     """Replace words in the story, one place at a time or all at once; one undo reverts each step."""
 
-    def apply(text: str, edits: Sequence[Edit]) -> bool:
-        return screen.guarded(lambda: external.rewrite(screen, text, edits))
+    def apply(edits: Sequence[Edit]) -> bool:
+        return screen.guarded(lambda: _rewrite(screen, edits))
 
     _uncover(screen)
     screen.app.push_screen(ReplaceBar(screen.editor, apply))
 
 
-@command(STORY, "Copy the story")
-def copy_story(screen: Writer) -> None:
-    """Copy the whole text to the clipboard."""
-    external.copy(screen.app, screen.editor.whole)
-    screen.notify("Copied the story to the clipboard.")
-
-
-@command(STORY, "Your own editor", anywhere="f4", writes=True)
-def own_editor(screen: Writer) -> None:
-    """Edit the story in $EDITOR and come back."""
-    external.edit(screen)
-
-
 @command(STORY, "Save now", anywhere="ctrl+s")
-def save(screen: Writer) -> None:
+def save(screen: WriteScreen) -> None:
     """Save now and wait until the disk has everything; saving is automatic otherwise."""
     if screen.session.story.damage is not None:
         tell_damage(screen)
@@ -94,19 +87,19 @@ def save(screen: Writer) -> None:
 
 
 @command(STORY, "Begin with a sample", writes=True)
-def openings(screen: Writer) -> None:
+def openings(screen: WriteScreen) -> None:
     """Choose an opening and have branches written at once."""
     offer_openings(screen)
 
 
 @command(STORY, "Export the story", asks=True)
-def export(screen: Writer) -> None:
+def export(screen: WriteScreen) -> None:
     """Write the story to a file; its extension chooses the format: a book, Word, text or JSON."""
     _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
 
 
-def _ask_target(screen: Writer, suggested: str) -> None:
-    from srbwriter.story import formats  # imported late: the formats would slow down the start
+def _ask_target(screen: WriteScreen, suggested: str) -> None:
+    from srbwriter import formats  # imported late: the formats would slow down the start
 
     labels: dict[str, str] = {}
     for form in formats.writable():
@@ -121,9 +114,10 @@ def _ask_target(screen: Writer, suggested: str) -> None:
     screen.ask(Ask(question, suggested, select=True), answered)
 
 
-def _check(screen: Writer, name: str) -> None:
+def _check(screen: WriteScreen, name: str) -> None:
     """Ask again for a name that cannot be used, and for permission to replace a file."""
-    from srbwriter.story import formats, transfer
+    from srbwriter import formats
+    from srbwriter.formats import transfer
 
     target = _path(name)
     form = formats.for_file(target)
@@ -157,8 +151,8 @@ def _path(name: str) -> Path:
     return (Path.cwd() / paths.expanded(name)).absolute()
 
 
-def _export(screen: Writer, target: Path, form: Format, *, force: bool) -> None:
-    from srbwriter.story import transfer
+def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> None:
+    from srbwriter.formats import transfer
 
     screen.session.save()
     story = screen.session.story
@@ -171,7 +165,7 @@ def _export(screen: Writer, target: Path, form: Format, *, force: bool) -> None:
 
 
 @command(STORY, "Import a file", asks=True)
-def import_(screen: Writer) -> None:
+def import_(screen: WriteScreen) -> None:
     """Create a story from a text, a folder, or another program's file, and open it."""
 
     def answered(name: str) -> None:
@@ -185,8 +179,8 @@ def import_(screen: Writer) -> None:
     screen.ask(Ask(question), answered)
 
 
-def _import(screen: Writer, file: Path) -> None:
-    from srbwriter.story import transfer
+def _import(screen: WriteScreen, file: Path) -> None:
+    from srbwriter.formats import transfer
 
     def opened(landed: Landed) -> None:
         screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))

@@ -12,7 +12,7 @@ from srbwriter.tui.dialogs.tokens import TokenView
 from srbwriter.tui.widgets.tints import AUTHOR, NONE, SURPRISAL
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 _COLOURS = (
@@ -23,19 +23,19 @@ _COLOURS = (
 
 
 @command(INSTRUMENTS, "Token by token", anywhere="f6", writes=True)
-def tokens(screen: Writer) -> None:
+def tokens(screen: WriteScreen) -> None:
     """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
     if screen.editor.has_focus:
-        screen.app.push_screen(TokenView(screen, None, screen.editor.place))
+        screen.app.push_screen(TokenView(screen, None, screen.editor.cursor))
         return
     if (here := branch_here(screen)) is not None:
         pane, branch = here
-        char = len(branch.text) if pane.following else pane.first_in_view + 1
+        char = len(branch.text) if pane.follow else pane.first_in_view + 1
         screen.app.push_screen(TokenView(screen, pane.index, pane.take or char))
 
 
 @command(INSTRUMENTS, "Colour words")
-def colour_tokens(screen: Writer) -> None:
+def colour_tokens(screen: WriteScreen) -> None:
     """Colour words by who wrote them, or those that the model found unlikely."""
 
     app = screen.app

@@ -13,7 +13,7 @@ from srbwriter.tui.tree.screen import Destination, TreeScreen
 from srbwriter.tui.tree.view import marks_words
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 _MATCH = str.maketrans("", "", "\x02\x03")
 _MOST = 500  # the list shows only this many of the newest deleted branches
@@ -21,7 +21,7 @@ TREE = "The tree"
 
 
 @command(TREE, "The tree", anywhere="f3")
-def tree(screen: Writer) -> None:
+def tree(screen: WriteScreen) -> None:
     """Show every branch ever written; go to one and continue there."""
     screen.session.keep()
 
@@ -33,7 +33,7 @@ def tree(screen: Writer) -> None:
     screen.app.push_screen(TreeScreen(screen.session, lambda: search(screen)), left)
 
 
-def revisit(screen: Writer, node: NodeId, write: bool = False) -> None:
+def revisit(screen: WriteScreen, node: NodeId, write: bool = False) -> None:
     """Go to another node of the tree, and optionally write there."""
     screen.session.revisit(node)
     screen.show_story()
@@ -42,7 +42,7 @@ def revisit(screen: Writer, node: NodeId, write: bool = False) -> None:
 
 
 @command(TREE, "Back one pick")
-def parent(screen: Writer) -> None:
+def parent(screen: WriteScreen) -> None:
     """Go back to before the last pick."""
     screen.session.keep()
     above = screen.session.story.parent(screen.session.node)
@@ -53,25 +53,15 @@ def parent(screen: Writer) -> None:
 
 
 @command(TREE, "Split at the cursor", writes=True)
-def split(screen: Writer) -> None:
+def split(screen: WriteScreen) -> None:
     """Split a passage in two at the cursor in the story, to branch off there."""
-    node = screen.session.split_at(screen.editor.place)
+    node = screen.session.split_at(screen.editor.cursor)
     first = " ".join(screen.session.story.node(node).text.split()[:4])
     screen.notify(f"Split: a new passage starts with: {first} …")
 
 
-@command(TREE, "Join with the passage before", writes=True)
-def merge(screen: Writer) -> None:
-    """Join the last two passages; siblings of the last one keep their text."""
-    session = screen.session
-    session.keep()
-    session.story.end_typing()
-    session.together(lambda: session.story.merge(session.node))
-    screen.notify("Joined the last two passages.")
-
-
 @command(TREE, "Search the tree", asks=True)
-def search(screen: Writer) -> None:
+def search(screen: WriteScreen) -> None:
     """Find words in all branches, including those not picked."""
     screen.session.keep()
 
@@ -91,7 +81,7 @@ def search(screen: Writer) -> None:
     screen.ask(Ask("Words to find in all branches"), answered)
 
 
-def _choose(screen: Writer, title: str, choices: list[Choice], nothing: str) -> None:
+def _choose(screen: WriteScreen, title: str, choices: list[Choice], nothing: str) -> None:
     if choices:
         screen.ask(Picker(title, choices), lambda node: revisit(screen, node))
     else:
@@ -99,13 +89,13 @@ def _choose(screen: Writer, title: str, choices: list[Choice], nothing: str) -> 
 
 
 @command(TREE, "Bookmarks")
-def bookmarks(screen: Writer) -> None:
+def bookmarks(screen: WriteScreen) -> None:
     """Go to a bookmarked branch."""
     nodes = screen.session.story.bookmarks()
     _choose(screen, "Bookmarks", node_choices(screen, nodes), "Nothing is bookmarked yet.")
 
 
-def node_choices(screen: Writer, nodes: Iterable[NodeId]) -> list[Choice]:
+def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
     """Return a picker entry for each of ``nodes``: first words, marks, full text as preview."""
     story = screen.session.story
     found: list[Choice] = []
@@ -118,7 +108,7 @@ def node_choices(screen: Writer, nodes: Iterable[NodeId]) -> list[Choice]:
 
 
 @command(TREE, "The bin")
-def bin_(screen: Writer) -> None:
+def bin_(screen: WriteScreen) -> None:
     """Restore a deleted branch."""
     screen.session.keep()
     deleted = node_choices(screen, screen.session.story.bin()[:_MOST])

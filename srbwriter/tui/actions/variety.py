@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.engine.types import Together
 from srbwriter.session.openings import Openings, Word, Words, probability_words
 from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
 from srbwriter.session.tokens import shown
@@ -14,39 +12,11 @@ from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
-
-
-_SIBLINGS: dict[Together, tuple[str, str]] = {
-    "independent": (
-        "each by itself",
-        "Each branch is written on its own. Several may begin with the same likely word.",
-    ),
-    "distinct": (
-        "no two begin alike",
-        "No two branches begin with the same word, as long as another is likely enough. If there is none, "
-        "branches differ from the next word on.",
-    ),
-}
-
-
-@command(INSTRUMENTS, "How branches differ")
-def variety(screen: Writer) -> None:
-    """Choose how much new branches differ from one another."""
-    session = screen.session
-    choices = [Choice(name, about, name, preview) for name, (about, preview) in _SIBLINGS.items()]
-
-    def chosen(siblings: Together) -> None:
-        session.variety = replace(session.variety, siblings=siblings)
-        screen.app.knobs.keep()
-        why = session.capabilities.reason_for("siblings") if siblings != "independent" else ""
-        screen.notify(why or f"New branches: {_SIBLINGS[siblings][0]}.")
-
-    screen.ask(Picker("How new branches differ", choices, at=session.variety.siblings), chosen)
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(INSTRUMENTS, "Order of the branches")
-def order(screen: Writer) -> None:
+def order(screen: WriteScreen) -> None:
     """Sort ended branches: as written, or by difference, likelihood or length."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
 
@@ -64,7 +34,7 @@ _LOOKS = 0.05  # seconds between two looks at what the model says
 
 
 @command(INSTRUMENTS, "Words that no branch begins with", writes=True)
-def unexplored(screen: Writer) -> None:
+def unexplored(screen: WriteScreen) -> None:
     """List likely first words that no branch begins with; enter starts a branch with one."""
     if why := screen.session.capabilities.reason_for("next_logprobs"):
         screen.notify(why, severity="warning")
@@ -74,7 +44,7 @@ def unexplored(screen: Writer) -> None:
         _list_when_known(screen, screen.app.focused, Openings.of(screen.session).find())
 
 
-def _list_when_known(screen: Writer, focused: object, finding: Future[Words]) -> None:
+def _list_when_known(screen: WriteScreen, focused: object, finding: Future[Words]) -> None:
     """List the words as soon as they are known, unless the writer has gone elsewhere meanwhile."""
     if not screen.on_top or screen.app.focused is not focused:
         return
@@ -86,7 +56,7 @@ def _list_when_known(screen: Writer, focused: object, finding: Future[Words]) ->
         _list_words(screen, finding.result())
 
 
-def _list_words(screen: Writer, found: Words) -> None:
+def _list_words(screen: WriteScreen, found: Words) -> None:
     def chosen(word: Word) -> None:
         Openings.of(screen.session).open(word)
         screen.notify(f'A branch starts with "{_text(word)}" (marked "chosen by you").')

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.tui import options
+from srbwriter.tui import options, themes
 from srbwriter.tui.commands import MENU, READING, command
-from srbwriter.tui.dialogs.choices import choose_theme
-from srbwriter.tui.dialogs.help import Help
-from srbwriter.tui.dialogs.picker import Jump
-from srbwriter.tui.dialogs.settings import SettingsScreen
+from srbwriter.tui.dialogs.base import switch_help
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.dialogs.settings import SettingsDialog
 from srbwriter.tui.story.reading import LogView, Reading
-from srbwriter.tui.write.branch_pane import BranchPane
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 VIEW = "View"
 
 
 @command(VIEW, "Story or branches", anywhere="tab")
-def switch(screen: Writer) -> None:
+def switch(screen: WriteScreen) -> None:
     """Move between the story and the branches."""
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
@@ -32,12 +30,12 @@ def switch(screen: Writer) -> None:
 
 
 @command(VIEW, "Branch to the left", "left")
-def left(screen: Writer) -> None:
+def left(screen: WriteScreen) -> None:
     """Go to the branch on the left; if none is chosen, choose one."""
     _step(screen, -1, 0)
 
 
-def _step(screen: Writer, columns: int, rows: int) -> None:
+def _step(screen: WriteScreen, columns: int, rows: int) -> None:
     """Go to a neighbour of the chosen branch; if none is chosen, choose one."""
     if screen.unchosen:
         screen.choose_pane()
@@ -46,53 +44,53 @@ def _step(screen: Writer, columns: int, rows: int) -> None:
 
 
 @command(VIEW, "Branch to the right", "right")
-def right(screen: Writer) -> None:
+def right(screen: WriteScreen) -> None:
     """Go to the branch on the right; if none is chosen, choose one."""
     _step(screen, 1, 0)
 
 
 @command(VIEW, "Branch above", "up")
-def up(screen: Writer) -> None:
+def up(screen: WriteScreen) -> None:
     """Go to the branch above; if none is chosen, choose one."""
     _step(screen, 0, -1)
 
 
 @command(VIEW, "Branch below", "down")
-def down(screen: Writer) -> None:
+def down(screen: WriteScreen) -> None:
     """Go to the branch below; if none is chosen, choose one."""
     _step(screen, 0, 1)
 
 
 @command(READING, "Read on in this branch", "pagedown")
-def read_on(screen: Writer) -> None:
+def read_on(screen: WriteScreen) -> None:
     """Scroll the branch down a page."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(1)
 
 
 @command(READING, "Read back in this branch", "pageup")
-def read_back(screen: Writer) -> None:
+def read_back(screen: WriteScreen) -> None:
     """Scroll the branch up a page; it stays there."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(-1)
 
 
 @command(READING, "Follow this branch", "end")
-def follow(screen: Writer) -> None:
+def follow(screen: WriteScreen) -> None:
     """Keep the end of the branch in view while it grows."""
     if screen.grid.pane is not None:
-        screen.grid.pane.follow()
+        screen.grid.pane.follow_end()
 
 
 @command(READING, "To the branch's beginning", "home")
-def from_start(screen: Writer) -> None:
+def from_start(screen: WriteScreen) -> None:
     """Scroll to the beginning of the branch."""
     if screen.grid.pane is not None:
         screen.grid.pane.rewind_view()
 
 
 @command(VIEW, "Next layout", anywhere="ctrl+l")
-def layout(screen: Writer) -> None:
+def layout(screen: WriteScreen) -> None:
     """Put branches below the story, on its right, or all in one column."""
     chosen = screen.arrangement.next_layout(screen.app.size.width)
     screen.app.preferences.put(options.LAYOUT, chosen)
@@ -100,7 +98,7 @@ def layout(screen: Writer) -> None:
 
 
 @command(VIEW, "Write in quiet", anywhere="ctrl+t")
-def quiet(screen: Writer) -> None:
+def quiet(screen: WriteScreen) -> None:
     """Show only the story, with the cursor line in the middle; again, or esc, to show everything."""
     screen.rearrange(quiet=not screen.arrangement.quiet)
     if screen.arrangement.quiet:
@@ -108,73 +106,74 @@ def quiet(screen: Writer) -> None:
 
 
 @command(VIEW, "One branch, large", anywhere="f9")
-def single(screen: Writer) -> None:
+def single(screen: WriteScreen) -> None:
     """Show only this branch; again for all of them."""
     screen.rearrange(large=not screen.arrangement.large)
     screen.choose_pane()
 
 
-@command(VIEW, "Jump to a branch")
-def jump(screen: Writer) -> None:
-    """Show a letter on each branch; press one to go there."""
-    screen.ask(Jump(screen.grid.shown), screen.grid.go)
-
-
 @command(VIEW, "Read mode", anywhere="ctrl+r")
-def read(screen: Writer) -> None:
+def read(screen: WriteScreen) -> None:
     """Show the story as a clean page; again to go back."""
-    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width))
-
-
-@command(VIEW, "Theme")
-def theme(screen: Writer) -> None:
-    """Choose the colours; moving through the list previews each theme."""
-    choose_theme(screen.app)
+    screen.app.push_screen(Reading(screen.editor.text, screen.app.text_width))
 
 
 PROGRAM = "Program"
 
 
 @command(PROGRAM, "Engine figures", "q")
-def figures(screen: Writer) -> None:
+def figures(screen: WriteScreen) -> None:
     """Show the engine's figures in the bottom line and the panes' heads: model, context, speed; again to
     hide."""
     screen.rearrange(figures=not screen.arrangement.figures)
 
 
-@command(PROGRAM, "Menu of commands", anywhere=f"{MENU},ctrl+p")
-def menu(screen: Writer) -> None:
-    """Find any command by a word, and run it."""
-    screen.app.show_menu()
-
-
-@command(PROGRAM, "Help", "question_mark", anywhere="f1")
-def help(screen: Writer) -> None:
-    """Show all keys."""
-    screen.app.push_screen(Help(isinstance(screen.app.focused, BranchPane)))
-
-
-@command(PROGRAM, "All settings", anywhere="f10")
-def settings(screen: Writer) -> None:
-    """Show every setting, and where its value comes from."""
-    screen.app.push_screen(SettingsScreen())
-
-
 @command(PROGRAM, "The log", anywhere="f12")
-def log(screen: Writer) -> None:
+def log(screen: WriteScreen) -> None:
     """Show the messages of the program and of the model library."""
     screen.app.push_screen(LogView())
 
 
-@command(PROGRAM, "Suspend")
-def suspend(screen: Writer) -> None:
-    """Return to the shell; fg continues the program."""
-    screen.session.keep()
-    screen.app.action_suspend_process()
-
-
 @command(PROGRAM, "Quit", anywhere="ctrl+q")
-def quit(screen: Writer) -> None:
+def quit(screen: WriteScreen) -> None:
     """Leave the program; every word is saved."""
     if screen.app.transfers.may_leave() and screen.app.fetch.may_leave(screen):
         screen.app.leave()
+
+
+@command(PROGRAM, "Settings", anywhere="f2,f10")
+def settings(screen: WriteScreen) -> None:
+    """Change how branches are written, and how the program works."""
+    screen.app.push_screen(SettingsDialog(screen))
+
+
+@command(PROGRAM, "Help", "question_mark", anywhere="f1")
+def help(screen: WriteScreen) -> None:
+    """Show the keys that work here, or hide them."""
+    switch_help(screen)
+
+
+@command(PROGRAM, "Menu of commands", anywhere=MENU)
+def menu(screen: WriteScreen) -> None:
+    """Find any command by a word, and run it."""
+    screen.app.action_command_palette()
+
+
+@command(VIEW, "Theme")
+def theme(screen: WriteScreen) -> None:
+    """Choose the colours; moving through the list previews each theme, escape restores the old one."""
+    app = screen.app
+    before = app.theme
+    app.load_themes()
+    known = set(app.available_themes)
+    choices = [Choice(name, themes.title(file)) for name, file in themes.files().items() if name in known]
+
+    def chosen(name: str | None) -> None:
+        app.show_theme(name or before)
+        if name is not None:
+            app.preferences.put(options.THEME, name)
+
+    foot = f"enter keeps it · {{keys}} · your own belong in {themes.own_folder()}"
+    app.push_screen(
+        Picker("Themes", choices, at=before, looked=app.show_theme, foot=foot, aside=True), chosen
+    )

@@ -10,11 +10,11 @@ from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.wish import EXAMPLES, AskWish
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(INSTRUMENTS, "Ask for a change", asks=True, writes=True)
-def ask_change(screen: Writer) -> None:
+def ask_change(screen: WriteScreen) -> None:
     """Write new branches that follow a wish in one line; it applies to these branches only."""
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
@@ -22,7 +22,7 @@ def ask_change(screen: Writer) -> None:
 
 
 @command(INSTRUMENTS, "Ask for a change in this branch", asks=True, writes=True)
-def ask_change_here(screen: Writer) -> None:
+def ask_change_here(screen: WriteScreen) -> None:
     """Write only this branch again, with a wish in one line; the others continue."""
     here = branch_here(screen)
     if here is not None:
@@ -30,7 +30,7 @@ def ask_change_here(screen: Writer) -> None:
         _ask(screen, f"Change in branch {index + 1}, {EXAMPLES}", index)
 
 
-def _ask(screen: Writer, question: str, index: int | None = None) -> None:
+def _ask(screen: WriteScreen, question: str, index: int | None = None) -> None:
     wishes = Wishes.of(screen.session)
 
     def take(wish: str) -> bool:

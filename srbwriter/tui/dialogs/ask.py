@@ -11,12 +11,11 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from srbwriter.tui.commands import key_name
 from srbwriter.tui.dialogs.base import Bar, Dialog, Result
-from srbwriter.tui.widgets.lines import key_name
 
 if TYPE_CHECKING:
     from srbwriter.session.drafts import Draft
-    from srbwriter.tui.messages import Message
 
 
 _ENDS = re.compile(r"[ \t]*(?:\r\n|\r|\n)\s*")
@@ -43,9 +42,6 @@ class Refusal(Bar[None]):
 
     def content(self) -> ComposeResult:
         yield Static("\n".join(self._reasons) or "There is nothing to type into here.", markup=False)
-
-    def show_messages(self, messages: Sequence[Message]) -> None:
-        """Show no messages: the reasons are among them."""
 
     def on_key(self, event: events.Key) -> None:
         event.stop()

@@ -6,22 +6,22 @@ A dialog has a heading, its content, and a foot that lists its keys. Keys are de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Static
+from textual.widgets import HelpPanel, Static
 
-from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, screen_bindings
-from srbwriter.tui.widgets.lines import FilterLine, Foot, key_name
+from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, key_name, screen_bindings
+from srbwriter.tui.widgets.lines import Foot
 
 if TYPE_CHECKING:
-    from srbwriter.tui.messages import Message
-    from srbwriter.tui.program import Program
+    from srbwriter.tui.app import App
+    from srbwriter.tui.write.screen import WriteScreen
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -43,19 +43,14 @@ class Page(Keyed, Screen[Result]):
     KEYS = "Dialogs"
     OPENED_BY: ClassVar[str] = ""
     BINDINGS = [
-        Binding("f1,question_mark", "help", show=False, id=f"help{ANYWHERE}"),
-        Binding(f"{MENU},ctrl+p", "menu", show=False, id=f"menu{ANYWHERE}"),
+        Binding("f1", "help", "help", show=False, id=f"help{ANYWHERE}"),
+        Binding(MENU, "app.command_palette", "menu", show=False, id=f"menu{ANYWHERE}"),
     ]
-
-    DEFAULT_CSS = """
-    Page .message { height: auto; padding: 0 1; color: $text-accent; }
-    Page .message.-error { color: $text-error; }
-    """
 
     if TYPE_CHECKING:
 
         @property
-        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def on_top(self) -> bool:
@@ -84,14 +79,7 @@ class Page(Keyed, Screen[Result]):
     # ---- keys
 
     def action_help(self) -> None:
-        self.app.show_help(type(self))
-
-    def action_menu(self) -> None:
-        self.app.show_menu()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While the filter line has the focus, disable all keys but those that leave the page."""
-        return action in ("close", "help", "menu") or not isinstance(self.focused, FilterLine)
+        switch_help(self)
 
     def on_key(self, event: events.Key) -> None:
         if event.key in self._opened_by():
@@ -99,33 +87,12 @@ class Page(Keyed, Screen[Result]):
             self.action_close()
 
     def _opened_by(self) -> list[str]:
-        return [*self.app.keys(self.OPENED_BY), *self.app.anywhere(self.OPENED_BY)]
+        known = self.app.known_keys
+        return [*known.plain.get(self.OPENED_BY, []), *known.anywhere.get(self.OPENED_BY, [])]
 
     def keys_line(self) -> str:
         """Return the keys of this page with their labels."""
         return keys_line_of(type(self))
-
-    # ---- messages
-
-    def show_messages(self, messages: Sequence[Message]) -> None:
-        """Show the current messages above the foot."""
-        if not self.is_mounted:  # ScreenResume shows them later
-            return
-        line = self.query_one_optional(".message", Static)
-        if line is None and messages:
-            line = Static(classes="message", markup=False)
-            self._place(line)
-        if line is not None:
-            line.display = bool(messages)
-            line.update("\n".join(message.words for message in messages))
-            line.set_class(any(message.error for message in messages), "-error")
-
-    def _place(self, line: Static) -> None:
-        self.mount(line, before=-1 if len(self.children) > 1 else None)
-
-    @on(events.ScreenResume)
-    def _resumed(self) -> None:
-        self.app.show_messages()
 
 
 def keys_line_of(keyed: type[Keyed]) -> str:
@@ -135,6 +102,14 @@ def keys_line_of(keyed: type[Keyed]) -> str:
         for binding in screen_bindings(keyed)
         if binding.show
     )
+
+
+def switch_help(screen: Page[Any] | WriteScreen) -> None:
+    """Show Textual's panel of the keys that work where the focus is, or hide it."""
+    if screen.query(HelpPanel):
+        screen.app.action_hide_help_panel()
+    else:
+        screen.app.action_show_help_panel()
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
@@ -170,10 +145,6 @@ class Dialog(Page[Result], ModalScreen[Result]):
             yield from self.content()
             if self.foot:
                 yield Foot(self.foot.replace("{keys}", self.keys_line()), classes="foot")
-
-    def _place(self, line: Static) -> None:
-        box = self.query_one(".box")
-        box.mount(line, before=".foot" if self.foot else None)
 
     def content(self) -> ComposeResult:
         """Yield the widgets between heading and foot."""

@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter.tui.commands import action
+from srbwriter.tui.commands import action, key_name
 from srbwriter.tui.dialogs.ask import LineInput
 from srbwriter.tui.dialogs.base import Dialog
-from srbwriter.tui.widgets.lines import key_name
-from srbwriter.tui.write.branch_pane import BranchPane
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,29 +159,3 @@ class Picker(Dialog[Any]):
     def action_move(self, how: str) -> None:
         """Move in the list while the filter line has the focus."""
         getattr(self._list, f"action_{how}")()
-
-
-LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-
-
-class Jump(Dialog[int]):
-    """Shows a letter on each pane. Dismissed with the index of the chosen branch, or None."""
-
-    DEFAULT_CSS = "Jump { background: $background 0%; } Jump > .box { display: none; }"
-
-    def __init__(self, panes: Sequence[BranchPane]) -> None:
-        super().__init__()
-        self._panes = dict(zip(LETTERS, panes, strict=False))
-
-    def on_mount(self) -> None:
-        for letter, pane in self._panes.items():
-            pane.letter = letter
-
-    def on_unmount(self) -> None:
-        for pane in self._panes.values():
-            pane.letter = ""
-
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        pane = self._panes.get(event.key)
-        self.close(None if pane is None else pane.index)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -14,23 +10,20 @@ from textual.containers import Grid, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter.session.rewriting import MOST, PRESENT, Passage, Rewrites, Rewriting
+from srbwriter.session.rewriting import MOST, Passage, Rewrites, Rewriting
 from srbwriter.session.wishes import Wishes
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import Page
-from srbwriter.tui.dialogs.tokens import percent
 from srbwriter.tui.dialogs.wish import EXAMPLES, AskWish
 from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.branch_words import state_sign
 
 if TYPE_CHECKING:
-    from srbwriter.engine.generation import Branch
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 _LOOKS = 1 / 12  # seconds between two looks at what was written
 _TWO_COLUMNS = 100  # cells of a window that has room for them
 _AROUND = 120  # characters of the story shown before the passage, and after it
-_WORD = re.compile(r"\s*\S+|\s+$")
 
 
 class RewriteView(Page[None]):
@@ -50,14 +43,13 @@ class RewriteView(Page[None]):
     RewriteView Foot { padding: 0 2; color: $text-muted; }
     """
 
-    def __init__(self, screen: Writer, passage: Passage) -> None:
+    def __init__(self, screen: WriteScreen, passage: Passage) -> None:
         super().__init__()
         self._below, self._passage = screen, passage
         self._wish = ""  # that the variants follow
         self._count = max(1, min(screen.session.n, MOST))
         self._texts: dict[int, str] = {}  # what each variant showed last
-        self._compared: dict[int, tuple[str, Future[list[tuple[str, bool]]]]] = {}
-        self._painted: dict[str, object] = {}  # what each widget was painted for
+        self._painted: dict[str, Content] = {}  # by the id of the widget
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -91,7 +83,8 @@ class RewriteView(Page[None]):
     def _write(self) -> None:
         self._texts.clear()
         for index in range(self._count):
-            self._paint(f"variant-{index}", None, lambda index=index: Content(f"{index + 1} …"))
+            self._paint(f"variant-{index}", Content(f"{index + 1} …"))
+        self._show_passage()
         self._rewriting.write(self._passage, self._wish)
 
     # ---- what is shown
@@ -100,52 +93,32 @@ class RewriteView(Page[None]):
         """Show what was written since the last look."""
         variants, problem = self._rewriting.variants, self._rewriting.problem
         with self.app.batch_update():
-            fit = variants.fits.get(PRESENT) if variants is not None else None
-            self._paint("rewrite-passage", fit, lambda: self._passage_content(fit))
             state = _state_words(variants)
             if problem is not None:
                 state = f"{'Not ranked' if variants else 'No variants'}: {str(problem).rstrip('.')}."
-            self._paint("rewrite-state", state, lambda: Content(state))
-            if variants is not None:
-                best = variants.best if variants.done else None
-                for branch in variants.generation.branches:
-                    self._show(branch, variants.fits.get(branch.index), best == branch.index)
+            self._paint("rewrite-state", Content(state))
+            for branch in variants.generation.branches if variants is not None else ():
+                self._texts[branch.index] = branch.text
+                best = variants is not None and variants.done and variants.best == branch.index
+                head = f"{branch.index + 1} {state_sign(branch)}{', the best' if best else ''}\n"
+                look = "bold $primary" if best else "$text-muted"
+                self._paint(f"variant-{branch.index}", Content.assemble((head, look), branch.text.strip()))
 
-    def _show(self, branch: Branch, fit: float | None, best: bool) -> None:
-        text = self._texts[branch.index] = branch.text
-        compared = self._compare(branch.index, text) if not branch.live else None
-        key = (text, branch.state, compared is None, fit, best)
-        pieces = compared or [(text.strip(), False)]
-        self._paint(f"variant-{branch.index}", key, lambda: _variant_content(branch, pieces, fit, best))
+    def _paint(self, name: str, content: Content) -> None:
+        """Update a widget if its content is another one: every update causes a layout."""
+        if self._painted.get(name) != content:
+            self._painted[name] = content
+            self.query_one(f"#{name}", Static).update(content)
 
-    def _compare(self, index: int, text: str) -> list[tuple[str, bool]] | None:
-        """Return a variant in pieces, True for words that the passage lacks; None while they are compared.
-
-        Long texts are compared for a moment, so that happens on the instrument's thread.
-        """
-        known = self._compared.get(index)
-        if known is None or known[0] != text:
-            old = self._passage.text
-            future = self._rewriting.later(lambda: mark_new_words(old.strip(), text.strip()))
-            known = self._compared[index] = text, future
-        return known[1].result() if known[1].done() and known[1].exception() is None else None
-
-    def _paint(self, name: str, key: object, make: Callable[[], Content]) -> None:
-        """Update a widget if ``key`` is not what it was painted for: every update causes a layout."""
-        if name not in self._painted or self._painted[name] != key:
-            self._painted[name] = key
-            self.query_one(f"#{name}", Static).update(make())
-
-    def _passage_content(self, fit: float | None) -> Content:
+    def _show_passage(self) -> None:
         passage = self._passage
-        wish = f" · {self._wish}" if self._wish else ""
-        now = f" · now{_fit_words(fit)}" if fit is not None else ""
-        return Content.assemble(
-            ("Rewrite here", "bold $primary"), wish, now, "\n",
+        content = Content.assemble(
+            ("Rewrite here", "bold $primary"), f" · {self._wish}" if self._wish else "", "\n",
             (f"… {_in_line(passage.before[-_AROUND:])}", "$text-muted"),
             (_in_line(passage.text), "bold"),
             (f"{_in_line(passage.after[:_AROUND])} …", "$text-muted"),
         )  # fmt: skip
+        self._paint("rewrite-passage", content)
 
     # ---- keys
 
@@ -183,30 +156,12 @@ class RewriteView(Page[None]):
         def take(wish: str) -> bool:
             def begin() -> None:
                 self._wish = wishes.remember(wish)
-                self._painted.pop("rewrite-passage", None)
                 self._write()
 
             return self._below.guarded(begin)
 
         question = f"Change in this passage, {EXAMPLES}"
         self.app.push_screen(AskWish(question, take, session.draft("wish"), wishes.earlier))
-
-
-def mark_new_words(old: str, new: str) -> list[tuple[str, bool]]:
-    """Split ``new`` into pieces; a piece is marked True if ``old`` lacks it."""
-    left, right = _WORD.findall(old), _WORD.findall(new)
-    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
-    return [("".join(right[c:d]), tag != "equal") for tag, _, _, c, d in matcher.get_opcodes() if d > c]
-
-
-def _variant_content(
-    branch: Branch, pieces: list[tuple[str, bool]], fit: float | None, best: bool
-) -> Content:
-    head = f"{branch.index + 1} {state_sign(branch)}{_fit_words(fit)}{', the best' if best else ''}\n"
-    return Content.assemble(
-        (head, "bold $primary" if best else "$text-muted"),
-        *((words, "underline $text-accent" if new else "") for words, new in pieces),
-    )
 
 
 def _state_words(variants: Rewrites | None) -> str:
@@ -216,16 +171,12 @@ def _state_words(variants: Rewrites | None) -> str:
     if variants.generation.error is not None:
         return f"No variants: {str(variants.generation.error).rstrip('.')}."
     if live := sum(branch.live for branch in branches):
-        return f"Writing {live} of {len(branches)} variants. New words are underlined at the end."
+        return f"Writing {live} of {len(branches)} variants."
     if variants.unranked:
         return f"Not ranked: {variants.unranked}."
     if not variants.done:
         return "Ranking the variants …"
-    return "Fit: how likely the text after the passage is then. New words are underlined."
-
-
-def _fit_words(fit: float | None) -> str:
-    return "" if fit is None else f" fit {percent(fit)}"
+    return "The best is the one after which the following text is likeliest."
 
 
 def _in_line(text: str) -> str:

@@ -1,12 +1,15 @@
-"""Every setting with its value and the source of that value, from the table of configuration keys.
+"""The settings dialog: how branches are written, then how the program works. Typing narrows the list.
 
-The ten that writers change first stand at the top under plain names; the others under "more settings".
+A row is a parameter of the engine or a key of ``config.toml``; both are tables elsewhere, and the dialog is a
+loop over them. A change applies at once where that is possible, else at the next start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,139 +17,247 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter import launch, paths
+from srbwriter import launch
 from srbwriter.config import Key
-from srbwriter.config.keys import CTX_SIZE, MODEL, SECTIONS, N
+from srbwriter.config.keys import SECTIONS
+from srbwriter.engine.parameters import Parameter
+from srbwriter.engine.types import number_words
 from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Ask
+from srbwriter.tui.dialogs.ask import Ask, LineInput
 from srbwriter.tui.dialogs.base import Dialog
-from srbwriter.tui.options import THEME
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.knobs import KNOBS, Setup
+from srbwriter.tui.widgets.lines import matches
 
-FIRST = {
-    **{N.name if knob is knobs.BRANCHES else launch.key_name(knob): knob.title for knob in knobs.FIRST},
-    MODEL.name: "Model",
-    CTX_SIZE.name: "Context",
-    THEME.name: "Theme",
-}
-"""The settings that writers change first, by their names in ``config.toml``: what they are called here."""
+if TYPE_CHECKING:
+    from srbwriter.tui.write.screen import WriteScreen
+
 _FIRST = "What writers change first"
-_MORE = "more"  # the row that shows or hides all other settings
 
 
-class SettingsScreen(Dialog[None]):
-    """The settings dialog. A change applies at once where possible, else at the next start."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A setting: its ``name`` in files and requests, and how it is read and changed.
+
+    ``put`` takes what the writer typed, None for the usual value. Raises InvalidRequest or ValueError.
+    """
+
+    name: str
+    title: str
+    help: str
+    group: str
+    value: str
+    usual: bool
+    put: Callable[[str | None], object]
+    step: Callable[[int], object] | None = None
+    why_not: str = ""
+
+    @property
+    def label(self) -> Content:
+        look = "$text-disabled" if self.why_not else "" if self.usual else "bold"
+        return Content.styled(f"{'  ' if self.usual else '* '}{self.title:<29}{self.value}", look)
+
+
+def parameter_rows(screen: WriteScreen) -> Iterable[Row]:
+    """Yield the settings for new branches."""
+    session = screen.session
+    usual, can = session.usual, session.capabilities
+    setup = Setup(session.sampling, session.stop, session.variety, session.n)
+
+    def take(changed: Setup) -> None:
+        session.sampling, session.stop, session.variety = changed.sampling, changed.stop, changed.variety
+        session.n = changed.n
+
+    def row(knob: Parameter) -> Row:
+        value, normal = setup.get(knob), knobs.value_of(usual, knob)
+
+        def put(text: str | None) -> None:
+            take(setup.put(knob, normal if text is None else knobs.parse(knob, text)))
+
+        def step(steps: int) -> None:
+            take(setup.put(knob, knobs.stepped(knob, value, steps)))
+
+        note = "  of this model" if value == normal and knob.field in usual.of_model else ""
+        first = knob.first or value != normal or bool(note)
+        return Row(
+            knob.name, knob.title, f"{knob.help}{_range(knob)}",
+            _FIRST if first else knobs.HEADINGS[knob.group], f"{knobs.shown(knob, value)}{note}",
+            value == normal, put, step, can.reason_for(knob),
+        )  # fmt: skip
+
+    return sorted(map(row, KNOBS), key=lambda row: row.group != _FIRST)
+
+
+def program_rows(screen: WriteScreen) -> Iterable[Row]:
+    """Yield the keys of ``config.toml``, but those that are settings for new branches."""
+    app, writing = screen.app, {launch.key_name(knob) for knob in KNOBS}
+
+    def row(key: Key[Any], heading: str) -> Row:
+        source = app.preferences.source(key)
+        value = app.preferences[key]
+
+        def put(text: str | None) -> None:
+            try:
+                note = app.preferences.put(key, key.default if text is None else key.read_text(text))
+            except ValueError as error:
+                raise ValueError(f"{text!r}: expected {key.expected}") from error
+            app.apply_preferences()
+            if note:
+                app.notify(note)
+
+        about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.env}"
+        where = "" if source == "default" else f"  ({source})"
+        words = value_words(value)
+        return Row(key.name, key.name, about, heading, f"{words or '–'}{where}", source == "default", put)
+
+    for section, heading in SECTIONS.items():
+        yield from (row(k, heading) for k in app.preferences.table.section(section) if k.name not in writing)
+
+
+class SettingsDialog(Dialog[None]):
+    """All settings. ``at`` is the name of the one to begin at."""
 
     KEYS = "In the settings"
     OPENED_BY = "settings"
-    HEADING = "All settings"
+    HEADING = "Settings"
+    FOOT = "{keys} · type to narrow · * not the usual value"
     DEFAULT_CSS = """
-    SettingsScreen > .box { width: 96; height: 90%; }
-    SettingsScreen OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
-    SettingsScreen > .box > .about { height: 2; }
+    SettingsDialog { align: right middle; background: $background 40%; }
+    SettingsDialog > .box {
+        width: 84; max-width: 100%; height: 100%; max-height: 100%; padding: 1;
+        border: none; border-left: solid $primary;
+    }
+    SettingsDialog LineInput { background: $panel; padding: 0 1; }
+    SettingsDialog OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
+    SettingsDialog > .box > .about { height: 3; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, screen: WriteScreen, at: str = "temperature") -> None:
         super().__init__()
-        self.foot = f"{{keys}} · your own file {paths.config_file()} is never written"
-        self._rows: list[Key[Any] | str | None] = []
-        self._more = False
+        self._below, self._at = screen, at
+        self._rows: list[Row | None] = []  # None is a heading
 
     def content(self) -> ComposeResult:
+        yield LineInput(placeholder="narrow …", compact=True)
         yield OptionList(compact=True)
         yield Static(classes="about", markup=False)
 
     def on_mount(self) -> None:
         self._fill()
-        self._list.highlighted = 1  # below the first heading
-        self._list.focus()
+        self.query_one(LineInput).focus()
+
+    def on_unmount(self) -> None:
+        self._below.guarded(self.app.knobs.keep)
+
+    @on(LineInput.Changed)
+    def _fill(self) -> None:
+        """List the settings that match the filter, with the cursor where it was."""
+        words = self.query_one(LineInput).value.casefold().split()
+        rows = [*parameter_rows(self._below), *program_rows(self._below)]
+        found = [row for row in rows if matches(words, row.name, row.title.casefold(), row.help.casefold())]
+        self._rows, options = [], list[Option]()
+        for heading, some in groupby(found, lambda row: row.group):
+            options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
+            self._rows.append(None)
+            for row in some:
+                options.append(Option(row.label))
+                self._rows.append(row)
+        names = [row.name if row is not None else "" for row in self._rows]
+        listing = self.query_one(OptionList)
+        listing.clear_options()
+        listing.add_options(options)
+        if names:
+            listing.highlighted = names.index(self._at) if self._at in names else 1
 
     @property
-    def _list(self) -> OptionList:
-        return self.query_one(OptionList)
-
-    def _fill(self) -> None:
-        at = self._list.highlighted
-        self._rows, options = [], list[Option]()
-        table = self.app.preferences.table
-
-        def add(heading: str, keys: Sequence[Key[Any]]) -> None:
-            if keys:
-                options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
-                options.extend(Option(self._label(key)) for key in keys)
-                self._rows.extend([None, *keys])
-
-        add(_FIRST, [table[name] for name in FIRST if name in table])
-        self._rows.append(_MORE)
-        words = "▾ fewer settings" if self._more else "▸ more settings"
-        options.append(Option(Content.styled(words, "$text-accent")))
-        if self._more:
-            for section, title in SECTIONS.items():
-                add(title, [key for key in table.section(section) if key.name not in FIRST])
-        self._list.clear_options()
-        self._list.add_options(options)
-        self._list.highlighted = at
-
-    def _label(self, key: Key[Any]) -> Content:
-        source = self.app.preferences.source(key)
-        same = source == "default"
-        return Content.assemble(
-            (
-                f"{'  ' if same else '* '}{FIRST.get(key.name, key.name):<28}",
-                "$text-muted" if same else "bold",
-            ),
-            (_words(self.app.preferences[key]) or "–", "" if same else "bold"),
-            ("" if same else f"  ({source})", "$text-muted"),
-        )
+    def row(self) -> Row | None:
+        """The setting under the cursor."""
+        at = self.query_one(OptionList).highlighted
+        return self._rows[at] if at is not None and at < len(self._rows) else None
 
     @on(OptionList.OptionHighlighted)
-    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        key = self._rows[event.option_index]
-        if isinstance(key, Key):
-            about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.name}, {key.env}"
-            self.query_one(".about", Static).update(about)
-        elif key == _MORE:
-            self.query_one(".about", Static).update("All other settings, by their names in config.toml.")
+    def _highlighted(self) -> None:
+        if (row := self.row) is not None:
+            self._at = row.name
+            self.query_one(".about", Static).update(row.why_not or f"{row.help} ({row.name})")
 
-    @on(OptionList.OptionSelected)
-    def _clicked(self) -> None:
-        self.action_change()
-
-    @action("enter", "changes one", asks=True)
-    def action_change(self) -> bool:
-        """Change the value of the setting; on "more settings", show or hide them."""
-        at = self._list.highlighted
-        row = None if at is None else self._rows[at]
-        if row == _MORE:
-            self._more = not self._more
+    def _change(self, act: Callable[[Row], object]) -> None:
+        row = self.row
+        if row is not None and row.why_not:
+            self.notify(row.why_not, severity="warning")
+        elif row is not None:
+            act(row)
             self._fill()
-            return True
-        if not isinstance(row, Key):
-            return False
 
-        question = f"{FIRST.get(row.name, row.name)}: {row.help}; expected: {row.expected}"
-        asked = Ask(question, _words(self.app.preferences[row]), select=True)
-        self.ask(asked, lambda text: self._put(row, text))
-        return False
+    @action("up", "up", "cursor_up", foot=False)
+    @action("down", "down", "cursor_down", foot=False)
+    @action("pageup", "page up", "page_up", foot=False)
+    @action("pagedown", "page down", "page_down", foot=False)
+    def action_move(self, how: str) -> None:
+        """Move in the list."""
+        getattr(self.query_one(OptionList), f"action_{how}")()
 
-    def _put(self, key: Key[Any], text: str) -> None:
-        try:
-            value = key.read_text(text)
-        except ValueError:
-            self.notify(f"{text!r}: expected {key.expected}", severity="error")
-            return
-        note = self.app.preferences.put(key, value)
-        self.app.apply_preferences()
-        self._fill()
-        if note:
-            self.notify(note)
+    @action("left", "less", -1)
+    @action("right", "more", 1)
+    def action_turn(self, steps: int) -> None:
+        """Change the setting by one step."""
+        self._change(lambda row: row.step(steps) if row.step is not None else self.action_type())
+
+    @action("delete", "usual value")
+    def action_default(self) -> None:
+        """Reset the setting to its usual value."""
+        self._change(lambda row: row.put(None))
+
+    @on(LineInput.Submitted)
+    @on(OptionList.OptionSelected)
+    def _chosen(self) -> None:
+        self.action_type()
+
+    @action("enter", "type a value", asks=True)
+    def action_type(self) -> None:
+        """Type the setting's value."""
+
+        def ask(row: Row) -> None:
+            def answered(text: str) -> None:
+                row.put(text)
+                self._fill()
+
+            shown = "" if row.value == "–" else row.value.partition("  ")[0]
+            self.ask(Ask(f"{row.title} — {row.help}", shown, select=True), answered)
+
+        self._change(ask)
+
+    @action("ctrl+p", "presets")
+    def action_presets(self) -> None:
+        """Choose a preset."""
+        session = self._below.session
+        before = Setup(session.sampling, session.stop, session.variety, session.n)
+        choices = [
+            Choice(file, name, preview=knobs.preset_words(file, before, session.usual))
+            for name, file in knobs.presets().items()
+        ]
+
+        def picked(file: Any) -> None:
+            session.sampling = knobs.read_preset(file, before, session.usual).sampling
+            self._fill()
+
+        self.ask(Picker("Presets", choices), picked)
 
 
-def _words(value: Any) -> str:
-    if value is None:
+def _range(knob: Parameter) -> str:
+    if knob.choices:
+        return f" One of {', '.join(knob.choices)}."
+    if knob.minimum is None and knob.maximum is None:
         return ""
+    low, high = number_words(knob.minimum), number_words(knob.maximum)
+    return f" {low} to {high}." if high else f" {low} or more."
+
+
+def value_words(value: Any) -> str:
+    """Return a value of ``config.toml`` as it is typed."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)  # pyright: ignore
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import LEFT, Confirm, Drafted
-from srbwriter.tui.write.prose_area import ProseArea
+from srbwriter.tui.prose import Prose
 
 if TYPE_CHECKING:
     from srbwriter.session.drafts import Draft
@@ -33,11 +33,11 @@ class Sheet(Drafted[bool]):
     DEFAULT_CSS = """
     Sheet > .box { height: 70%; }
     Sheet > .box > .about { color: $text-muted; }
-    Sheet ProseArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    Sheet Prose { height: 1fr; border: none; background: $background; margin: 1 0; }
     Sheet.-low > .box { height: 96%; }
     Sheet.-low > .box > .about { display: none; }
     Sheet.-low > .box > .left { display: block; }
-    Sheet.-low ProseArea { margin: 0; }
+    Sheet.-low Prose { margin: 0; }
     """
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # rows of the window
 
@@ -62,19 +62,17 @@ class Sheet(Drafted[bool]):
         yield Static(self._about, classes="about", markup=False)
         if self._interrupted:
             yield Static(LEFT, classes="about left", markup=False)
-        yield ProseArea(self._first, soft_wrap=True, show_line_numbers=False)
+        yield Prose(self._first)
 
     def on_mount(self) -> None:
-        area = self.query_one(ProseArea)
-        area.move_cursor(area.document.end)
-        area.focus()
+        self.query_one(Prose).go_end().focus()
 
-    @on(ProseArea.Changed)
-    def _typed(self, event: ProseArea.Changed) -> None:
-        self.put_in_draft(event.text_area.text)
+    @on(Prose.Changed)
+    def _typed(self, event: Prose.Changed) -> None:
+        self.put_in_draft(event.text)
 
     def action_close(self) -> None:
-        if self.query_one(ProseArea).text == self._text:
+        if self.query_one(Prose).text == self._text:
             self._drop()
         else:
             self._ask()
@@ -82,7 +80,7 @@ class Sheet(Drafted[bool]):
     @action("ctrl+s", "keep")
     def action_keep(self) -> None:
         """Keep the text and close the dialog."""
-        self.finish(True, self.query_one(ProseArea).text, self._take)
+        self.finish(True, self.query_one(Prose).text, self._take)
 
     def _drop(self) -> None:
         self.finish(False, None, self._take)

@@ -24,7 +24,7 @@ from srbwriter.tui.dialogs.base import Dialog
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 _LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
@@ -56,7 +56,7 @@ class TokenView(Dialog[None]):
     TokenView #tokens-others { height: auto; }
     """
 
-    def __init__(self, screen: Writer, index: int | None, char: int) -> None:
+    def __init__(self, screen: WriteScreen, index: int | None, char: int) -> None:
         super().__init__()
         self._below, self._index, self._char = screen, index, char
         self._text: TokenText | None = None
@@ -67,7 +67,7 @@ class TokenView(Dialog[None]):
         self._aim = 0  # the index to return to: a branch being rewritten may still be shorter
         self._chosen: int | None = None  # index of the alternative; None: the best one not in the text
         self._why = ""
-        self._cursor_before = screen.editor.place
+        self._cursor_before = screen.editor.cursor
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
@@ -83,8 +83,8 @@ class TokenView(Dialog[None]):
 
     def on_unmount(self) -> None:
         for pane in self._below.grid.panes:
-            pane.token = None
-        self._below.editor.unmark()
+            pane.show_token(None)
+        self._below.editor.move_to(self._below.editor.cursor)
 
     def on_resize(self) -> None:
         self._place_box()
@@ -141,7 +141,7 @@ class TokenView(Dialog[None]):
         self._at = max(0, min(self._aim, len(fresh.tokens) - 1))
         early, self._early = self._early, []
         for step in early:
-            self._go(step)
+            self.action_go(step)
 
     def _look(self) -> None:
         """Poll for results and show them."""
@@ -229,20 +229,26 @@ class TokenView(Dialog[None]):
         """Highlight the current token in the text."""
         if self._index is None:
             editor = self._below.editor
-            end = min(max(end, start + 1), len(editor.whole))
+            end = min(max(end, start + 1), len(editor.text))
             if (start, end) != self._marked:
                 self._marked = start, end
-                editor.mark(start, end)
+                editor.select_match(start, end)
         else:
-            self._below.grid.panes[self._index].token = start, max(end, start + 1)
+            self._below.grid.panes[self._index].show_token((start, max(end, start + 1)))
 
     _marked = (-1, -1)
     _shown: tuple[str, Content] | None = None
 
     # ---- keys
 
-    def _go(self, step: int) -> None:
-        """Go so many tokens on, as far as there are tokens; a key that comes early waits for the text."""
+    @action("left", "token", -1)
+    @action("right", "token", 1)
+    @action("pageup", "ten back", -_PAGE, foot=False)
+    @action("pagedown", "ten on", _PAGE, foot=False)
+    @action("home", "first", -_ALL, foot=False)
+    @action("end", "last", _ALL, foot=False)
+    def action_go(self, step: int) -> None:
+        """Go some tokens on or back; a key that comes early waits for the text."""
         if self._text is None or self._at is None:
             self._early.append(step)
         elif self._text.tokens:
@@ -250,47 +256,10 @@ class TokenView(Dialog[None]):
             self._chosen = None
             self._show()
 
-    @action("left", "token")
-    def action_left(self) -> None:
-        """Go to the previous token."""
-        self._go(-1)
-
-    @action("right", "token")
-    def action_right(self) -> None:
-        """Go to the next token."""
-        self._go(1)
-
-    @action("pageup", "ten back", foot=False)
-    def action_page_left(self) -> None:
-        """Go back ten tokens."""
-        self._go(-_PAGE)
-
-    @action("pagedown", "ten on", foot=False)
-    def action_page_right(self) -> None:
-        """Go forward ten tokens."""
-        self._go(_PAGE)
-
-    @action("home", "first", foot=False)
-    def action_first(self) -> None:
-        """Go to the first token."""
-        self._go(-_ALL)
-
-    @action("end", "last", foot=False)
-    def action_last(self) -> None:
-        """Go to the last token."""
-        self._go(_ALL)
-
-    @action("up", "other")
-    def action_up(self) -> None:
-        """Choose the next more likely token."""
-        self._choose(-1)
-
-    @action("down", "other")
-    def action_down(self) -> None:
-        """Choose the next less likely token."""
-        self._choose(1)
-
-    def _choose(self, step: int) -> None:
+    @action("up", "other", -1)
+    @action("down", "other", 1)
+    def action_choose(self, step: int) -> None:
+        """Choose a more or a less likely token."""
         others = self._others()
         if others and self._text is not None and self._at is not None:
             own = self._text.tokens[self._at].id
@@ -337,5 +306,5 @@ class TokenView(Dialog[None]):
 
     def action_close(self) -> None:
         if self._index is None and self._cursor_before >= 0:
-            self._below.editor.go(self._cursor_before)
+            self._below.editor.move_to(self._cursor_before)
         self.close()

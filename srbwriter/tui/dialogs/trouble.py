@@ -11,54 +11,11 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter import logs, paths
-from srbwriter.engine.types import Cancelled
+from srbwriter import logs
 from srbwriter.story import Damage
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import Dialog
-
-CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
-
-
-def trouble_words(error: Exception) -> str:
-    """Return the heading: loading was stopped, or the model cannot be loaded."""
-    if isinstance(error, Cancelled):
-        return "Loading the model was stopped"
-    return "The model cannot be loaded"
-
-
-class ModelTrouble(Dialog[str]):
-    """Shown when a model does not load. Dismissed with CHOOSE, AGAIN or WITHOUT."""
-
-    KEYS = "When the model cannot be loaded"
-    FOOT = "{keys}"
-
-    DEFAULT_CSS = """
-    ModelTrouble > .box { width: 78; border: heavy $error; padding: 1 2; }
-    """
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self._error = error
-
-    def content(self) -> ComposeResult:
-        yield Static(
-            Content.assemble(
-                (f"{trouble_words(self._error)}\n\n", "bold $text-error"),
-                f"{self._error}\n\n",
-                f"Model files (GGUF) belong in {paths.models_dir()}, or name one with --model FILE. "
-                "Without --model the bundled storyteller is used. You can write and edit without a "
-                "model.\n",
-            )
-        )
-
-    @action("enter,m", "chooses another model", CHOOSE)
-    @action("r", "tries again", AGAIN)
-    def action_answer(self, chosen: str) -> None:
-        """Choose another model, or load this one again."""
-        self.close(chosen)
-
 
 RECOVER, RESTORE = "recover", "restore"
 _SHOWN = 40  # characters shown of each doubtful passage

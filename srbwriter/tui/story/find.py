@@ -17,7 +17,6 @@ from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.story import Edit
-from srbwriter.story.edits import apply_edits
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import LineInput
@@ -119,7 +118,7 @@ class SearchBar(Bar[None]):
     def __init__(self, editor: StoryEditor) -> None:
         super().__init__()
         self._editor, self._last = editor, editor.last_search
-        self._finder = Finder(editor.whole)
+        self._finder = Finder(editor.text)
         self._count = 0  # matches
         self._searched: tuple[str, bool, bool] | None = None
         self._at: tuple[int, int] | None = None  # the match that is selected
@@ -175,12 +174,12 @@ class SearchBar(Bar[None]):
         """Select a match in the story."""
         self._at = place
         if place is not None:
-            self._editor.mark(*place)
+            self._editor.select_match(*place)
         self._show_count()
 
     def _next(self, step: int) -> tuple[int, int] | None:
         """Return the next match in direction ``step``; the first search includes a match at the cursor."""
-        start, end = self._at or (self._editor.place, self._editor.place)
+        start, end = self._at or (self._editor.cursor, self._editor.cursor)
         return self._finder.after(end) if step > 0 else self._finder.before(start)
 
     def _search(self) -> bool:
@@ -225,12 +224,12 @@ class FindBar(SearchBar):
     @action("tab", "edits there")
     def action_stay(self) -> None:
         """Close the bar with the cursor at the end of the match."""
-        self._editor.unmark()
+        self._editor.move_to(self._editor.cursor)
         self.close()
 
 
 class ReplaceBar(SearchBar):
-    """The bar for replacing. ``apply`` gets the new text and the edits; it returns False if they failed."""
+    """The bar for replacing. ``apply`` gets the edits; it returns False if they failed."""
 
     HEADING = (
         "Replace · tab between the lines · enter replaces this one · ↓ skips it · ↑ previous · "
@@ -240,7 +239,7 @@ class ReplaceBar(SearchBar):
     ReplaceBar #preview { color: $text-muted; height: auto; min-height: 1; max-height: 2; }
     """
 
-    def __init__(self, editor: StoryEditor, apply: Callable[[str, Sequence[Edit]], bool]) -> None:
+    def __init__(self, editor: StoryEditor, apply: Callable[[Sequence[Edit]], bool]) -> None:
         super().__init__(editor)
         self._apply = apply
         self._replaced = 0  # matches, one by one
@@ -269,7 +268,7 @@ class ReplaceBar(SearchBar):
         edit = Edit(*self._at, self._by)
         if self._replace([edit]):
             self._replaced += 1
-            self._finder, self._searched = Finder(self._editor.whole), None
+            self._finder, self._searched = Finder(self._editor.text), None
             self._search()
             self._select(self._finder.after(edit.start + len(edit.text)))
 
@@ -282,7 +281,7 @@ class ReplaceBar(SearchBar):
             self.action_close()
 
     def _replace(self, edits: list[Edit]) -> bool:
-        done = self._apply(apply_edits(self._editor.whole, edits), edits)
+        done = self._apply(edits)
         if done:
             self._before = self._before.after(edits)
         return done

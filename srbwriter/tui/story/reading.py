@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from srbwriter import paths
 from srbwriter.session.framing import REQUEST
@@ -21,10 +21,11 @@ from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted
 from srbwriter.story.outline import outline
 from srbwriter.story.words import count
-from srbwriter.tui.commands import action
+from srbwriter.tui.commands import action, key_name
 from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
 from srbwriter.tui.dialogs.sheet import Sheet
-from srbwriter.tui.widgets.lines import bar, key_name
+from srbwriter.tui.prose import Prose
+from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
@@ -38,6 +39,34 @@ def typeset(text: str) -> str:
     return "\n\n".join(part for part in paragraphs if part)
 
 
+class ReadOnlyProse(Prose, inherit_bindings=False):
+    """A text that is only read: keys scroll."""
+
+    CURSOR = False
+    KEYS = "Reading"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, read_only=True)
+
+    @action("up,k", "up", -1, priority=False)
+    @action("down,j", "down", 1, priority=False)
+    def action_scroll(self, rows: int) -> None:
+        """Scroll by a line."""
+        self.scroll_rows(rows)
+
+    @action("pageup", "back", -1, priority=False)
+    @action("pagedown,space", "reads on", 1, priority=False)
+    def action_page(self, pages: int) -> None:
+        """Scroll by a page."""
+        self.scroll_rows(pages * max(1, self._height - 1))
+
+    @action("home", "beginning", "start", priority=False)
+    @action("end", "end", "end", priority=False)
+    def action_go(self, where: str) -> None:
+        """Go to the beginning or the end."""
+        self.move_to(0 if where == "start" else len(self.text))
+
+
 class Reading(Page[None]):
     """Shows ``text`` as a page; ``width`` is the longest line, in cells."""
 
@@ -47,8 +76,7 @@ class Reading(Page[None]):
 
     DEFAULT_CSS = """
     Reading { align: center top; background: $background; }
-    Reading VerticalScroll { width: 100%; height: 1fr; align: center top; scrollbar-size-vertical: 0; }
-    Reading Static { height: auto; padding: 2 2 4 2; color: $foreground; }
+    Reading Prose { height: 1fr; padding: 1 2; }
     Reading #reading-keys { width: 100%; padding: 0 1; text-align: center; color: $text-muted; }
     """
 
@@ -57,34 +85,24 @@ class Reading(Page[None]):
         self._text, self._width = text, width
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            page = Static(self._page() or "Nothing is written yet.", id="page", markup=False)
-            page.styles.width = self._width + 4
-            page.styles.max_width = "100%"
-            yield page
+        page = ReadOnlyProse(self._page() or "Nothing is written yet.")
+        page.styles.width, page.styles.max_width = self._width + 4, "100%"
+        yield page
         opened_by = " or ".join(map(key_name, self._opened_by()))
         yield Static(f"esc or {opened_by} goes back · space reads on", id="reading-keys", markup=False)
 
-    def _page(self) -> Content:
-        """Return the text with its headings, all parts with one empty line between them."""
-        parts: list[tuple[str, str]] = []
+    def _page(self) -> str:
+        """Return the text with its titles, all parts with one empty line between them."""
+        parts: list[str] = []
         at = 0
         for chapter in outline(self._text):
-            heading = (chapter.shown, "bold $primary")
-            parts += [(typeset(self._text[at : chapter.begin]), ""), heading]
+            title = self._text[chapter.begin : chapter.end].strip()
+            parts += [typeset(self._text[at : chapter.begin]), title]
             at = chapter.end
-        parts.append((typeset(self._text[at:]), ""))
-        return Content("\n\n").join([Content.styled(*part) for part in parts if part[0]])
+        return "\n\n".join(filter(None, [*parts, typeset(self._text[at:])]))
 
     def on_mount(self) -> None:
-        scroll = self.query_one(VerticalScroll)
-        scroll.focus()
-        self.call_after_refresh(scroll.scroll_end, animate=False)
-
-    @action("space", "reads on")
-    def action_read_on(self) -> None:
-        """Scroll down a page."""
-        self.query_one(VerticalScroll).scroll_page_down(animate=False)
+        self.query_one(Prose).go_end().focus()
 
 
 _NAMES = {
@@ -231,16 +249,13 @@ class LogView(Page[None]):
 
     OPENED_BY = "log"
     DEFAULT_CSS = """
-    LogView TextArea { border: none; height: 1fr; }
     LogView Static { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
     """
 
     def compose(self) -> ComposeResult:
         text = tail(paths.log_file()) + tail(paths.log_dir() / "native.log")
-        yield TextArea(text or "Nothing has been logged yet.", read_only=True, soft_wrap=True)
+        yield ReadOnlyProse(text or "Nothing has been logged yet.")
         yield Static(f"{paths.log_file()} · esc goes back", markup=False)
 
     def on_mount(self) -> None:
-        area = self.query_one(TextArea)
-        area.focus()
-        area.move_cursor(area.document.end)
+        self.query_one(Prose).go_end().focus()

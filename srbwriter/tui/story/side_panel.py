@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -18,17 +18,15 @@ from textual.widgets.option_list import Option
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.story.lore import keys_from, keys_text
-from srbwriter.story.model import LoreEntry, counted
-from srbwriter.story.words import count
+from srbwriter.story.model import LoreEntry
 from srbwriter.tui.commands import Keyed, action
 from srbwriter.tui.dialogs.ask import AskWords, LineInput, Refusal
 from srbwriter.tui.dialogs.base import Dialog, keys_line_of
+from srbwriter.tui.prose import Prose
 from srbwriter.tui.widgets.lines import Foot
-from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
-    from srbwriter.session.prompting import Context
 
 ChangeSettings = Callable[[Settings, str], Settings]
 """Writes the words of a field into the story's settings."""
@@ -41,9 +39,7 @@ WIDE = 100
 
 _LEAST_COLUMNS, _SHARE = 44, 0.4  # of the panel's own column
 _FOOT_ROWS = 2  # the status line and the key line stay visible
-_LOOK_SECONDS = 0.5  # between two looks at what the model reads
 _MOST_LINES = 9999  # from the end of the story to the note
-_READ, _NO_ROOM = "●", "○"
 
 _EMPTY = "No entries yet. The model reads an entry when one of its keys occurs in the story."
 
@@ -67,73 +63,22 @@ class _Field:
     change: ChangeSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ReadNow:
-    """What the model reads at the current place in the story. ``problem`` says why that is not known."""
-
-    problem: str = ""
-    cut: dict[str, int] = field(default_factory=dict[str, int])  # part of the context → words without room
-    read: frozenset[str] = frozenset()  # ids of lorebook entries
-    left_out: frozenset[str] = frozenset()  # ids of entries that are called for and have no room
-
-    @classmethod
-    def of(cls, context: Context) -> ReadNow:
-        """Return what is read by the account of a prompt."""
-        if not context.total:
-            return cls("no model yet")
-        cut: dict[str, int] = {}
-        for part in context.parts:
-            if not part.fits:
-                cut[part.source] = cut.get(part.source, 0) + count(part.text).words
-        lore = [part for part in context.parts if part.source == "lore"]
-        read = frozenset(part.ident for part in lore if part.fits)
-        return cls("", cut, read, frozenset(part.ident for part in lore) - read)
-
-
 class LoreList(Keyed, OptionList):
     """The list of lorebook entries. Its keys act on the highlighted entry."""
 
     KEYS = "In the lorebook"
     DEFAULT_CSS = "LoreList { border: none; padding: 0; background: $surface; }"
 
-    @property
-    def _panel(self) -> SidePanel:
-        return cast(SidePanel, self.screen)
-
-    @action("n", "new", priority=False)
-    def action_new(self) -> None:
-        """Add an entry."""
-        self._panel.add_entry()
-
-    @action("enter", "text", priority=False)
-    def action_text(self) -> None:
-        """Edit the text that the model reads."""
-        self._panel.edit_entry("lore_text")
-
-    @action("k", "keys", priority=False)
-    def action_keys(self) -> None:
-        """Edit the keys: words that bring the entry into the context."""
-        self._panel.edit_entry("lore_keys")
-
-    @action("t", "always or by key", priority=False)
-    def action_always(self) -> None:
-        """Always include the entry, or only when a key occurs."""
-        self._panel.switch("constant")
-
-    @action("d", "delete", priority=False)
-    def action_delete(self) -> None:
-        """Delete the entry."""
-        self._panel.delete_entry()
-
-    @action("u", "undo", priority=False)
-    def action_undo(self) -> None:
-        """Undo the last change of the list."""
-        self._panel.undo_list()
-
-    @action("space", "on or off", priority=False)
-    def action_enabled(self) -> None:
-        """Disable the entry, or enable it again."""
-        self._panel.switch("enabled")
+    @action("n", "new", "add_entry", priority=False)
+    @action("enter", "text", "edit_entry", "lore_text", priority=False)
+    @action("k", "keys", "edit_entry", "lore_keys", priority=False)
+    @action("t", "always or by key", "switch", "constant", priority=False)
+    @action("d", "delete", "delete_entry", priority=False)
+    @action("u", "undo", "undo_list", priority=False)
+    @action("space", "on or off", "switch", "enabled", priority=False)
+    def action_do(self, act: str, *arguments: str) -> None:
+        """Act on the highlighted entry: see the labels."""
+        getattr(self.screen, act)(*arguments)
 
 
 class SidePanel(Dialog[None]):
@@ -153,8 +98,8 @@ class SidePanel(Dialog[None]):
     SidePanel .part { height: 1fr; min-height: 2; }
     SidePanel .part:focus-within { height: 3fr; }
     SidePanel .head { height: 1; color: $primary; text-style: bold; }
-    SidePanel ProseArea { height: 1fr; border: none; padding: 0; background: $background; }
-    SidePanel ProseArea:focus { border: none; }
+    SidePanel Prose { height: 1fr; border: none; padding: 0; background: $background; }
+    SidePanel Prose:focus { border: none; }
     SidePanel .line { height: 1; }
     SidePanel .label { width: auto; padding: 0 1 0 0; color: $text-muted; }
     SidePanel LineInput { width: 1fr; background: $background; }
@@ -173,8 +118,6 @@ class SidePanel(Dialog[None]):
         self._fields: dict[str, _Field] = {}  # by the id of the widget
         self._entries: list[LoreEntry] = []  # as they are shown
         self._shown = ""  # the id of the entry in the fields
-        self._read = ReadNow("…")
-        self._looked = False  # whether ``_read`` follows on the last change
 
     # ---- what is shown
 
@@ -182,18 +125,18 @@ class SidePanel(Dialog[None]):
         own = self._story.own_settings(ROOT)
         depth = "" if own.author_note_depth is None else str(own.author_note_depth)
         with Vertical(classes="part"):
-            yield Static(classes="head", id="head-memory")
-            yield ProseArea(self._open(MEMORY, MEMORY, own.memory or "", _put_memory), id=MEMORY)
+            yield Static(_head("Memory", "before the story"), classes="head")
+            yield Prose(self._open(MEMORY, MEMORY, own.memory or "", _put_memory), id=MEMORY)
         with Vertical(classes="part"):
-            yield Static(classes="head", id="head-note")
-            yield ProseArea(self._open(NOTE, NOTE, own.author_note or "", _put_note), id=NOTE)
+            yield Static(_head("Author's note", "near the end of the story"), classes="head")
+            yield Prose(self._open(NOTE, NOTE, own.author_note or "", _put_note), id=NOTE)
             with Horizontal(classes="line"):
                 yield Static("Lines from the end of the story:", classes="label")
                 lines = self._open("depth", "author_note_depth", depth, _put_depth)
                 usual = str(DEFAULT_NOTE_DEPTH)
                 yield LineInput(lines, placeholder=usual, compact=True, select_on_focus=False, id="depth")
         with Vertical(classes="part"):
-            yield Static(classes="head", id="head-lore")
+            yield Static(_head("Lorebook", "entries whose keys occur"), classes="head")
             yield Static(_EMPTY, classes="empty", markup=False)
             yield LoreList(compact=True, id=LORE)
             yield Foot(keys_line_of(LoreList), classes="keys")
@@ -204,7 +147,7 @@ class SidePanel(Dialog[None]):
                             yield Static(label.ljust(4), classes="label")
                             yield LineInput(compact=True, select_on_focus=False, id=name)
                     else:
-                        yield ProseArea(id=name)
+                        yield Prose(id=name)
 
     def _open(self, widget: str, name: str, words: str, change: ChangeSettings) -> str:
         """Connect a widget to a text of the settings; return the words that the widget shows."""
@@ -215,10 +158,8 @@ class SidePanel(Dialog[None]):
         self._fit()
         self._fill(0)
         self.query_one(f"#{self._part}").focus()
-        for area in self.query(ProseArea):
-            area.move_cursor(area.document.end)
-        self._look()
-        self.set_interval(_LOOK_SECONDS, self._look)
+        for area in self.query(Prose):
+            area.go_end()
 
     def on_unmount(self) -> None:
         self.app.write_screen.rearrange(panel_columns=0)
@@ -249,15 +190,15 @@ class SidePanel(Dialog[None]):
 
     # ---- typing
 
-    @on(ProseArea.Changed)
-    def _typed_text(self, event: ProseArea.Changed) -> None:
-        self._typed(event.text_area.id or "", event.text_area.text)
+    @on(Prose.Changed)
+    def _typed_text(self, event: Prose.Changed) -> None:
+        self._typed(event.prose.id or "", event.text)
 
     @on(LineInput.Changed)
     def _typed_line(self, event: LineInput.Changed) -> None:
         if event.input.id == "depth" and not _is_depth(event.input.value):
             wrong = f"{event.input.value.strip()} is not a number of lines; 0 is the very end."
-            self.app.notify(wrong, severity="error", about=lambda: event.input.value)
+            self.app.notify(wrong, severity="error")
         else:
             self._typed(event.input.id or "", event.input.value)
 
@@ -268,10 +209,9 @@ class SidePanel(Dialog[None]):
         known.words = words
         if self._story.read_only is None:
             self._story.put_settings(ROOT, known.change(self._story.own_settings(ROOT), words))
-        self._looked = False
         if widget in _ENTRY_FIELDS and (at := self._at) is not None:
             self._entries[at] = _ENTRY_FIELDS[widget][3](self._entries[at], words)
-            self._show_marks()
+            self._show_entries()
 
     # ---- the lorebook
 
@@ -292,7 +232,6 @@ class SidePanel(Dialog[None]):
         if self._entries:
             listing.highlighted = min(at, len(self._entries) - 1)
         self._show_entry()
-        self._show_marks()
 
     @on(LoreList.OptionHighlighted)
     def _show_entry(self) -> None:
@@ -305,9 +244,7 @@ class SidePanel(Dialog[None]):
             put = partial(_put_entry, entry.id, change)
             words = self._open(widget, f"lorebook:{prefix}{entry.id}", read(entry), put)
             if widget == "lore_text":
-                area = self.query_one(f"#{widget}", ProseArea)
-                area.text = words
-                area.move_cursor(area.document.end)
+                self.query_one(f"#{widget}", Prose).show(words)
             else:
                 self.query_one(f"#{widget}", LineInput).value = words
 
@@ -366,57 +303,17 @@ class SidePanel(Dialog[None]):
         own = self._story.own_settings(ROOT)
         self._story.put_settings(ROOT, replace(own, lore=change(own.lore)))
         self._lists.append(own.lore)
-        self._looked = False
         self._fill(at)
 
-    # ---- what the model reads now
-
-    def _look(self) -> None:
-        """Ask what the model reads, on a thread: texts are tokenised for it."""
-        if not self._looked:
-            self._looked = True
-            self.run_worker(self._read_context, thread=True, exclusive=True, group="context")
-
-    def _read_context(self) -> None:
-        try:
-            read = ReadNow.of(self._session.context())
-        except ValueError as error:  # the window is too small for what must be there
-            read = ReadNow(str(error))
-        # Through the panel's own queue, which ends before its fields do: it may be closing by now.
-        self.call_later(self._show_read, read)
-
-    def _show_read(self, read: ReadNow) -> None:
-        self._read = read
-        self._show_marks()
-
-    def _show_marks(self) -> None:
-        """Show in the heads and the list what the model reads now."""
-        for name, title, source in (("memory", "Memory", "memory"), ("note", "Author's note", "note")):
-            widget = MEMORY if name == "memory" else NOTE
-            head = _head(title, self._state(source, self._fields[widget].words))
-            self.query_one(f"#head-{name}", Static).update(head)
-        known = self._read.problem or f"{_READ} read now  {_NO_ROOM} no room"
-        self.query_one("#head-lore", Static).update(_head("Lorebook", known if self._entries else ""))
+    def _show_entries(self) -> None:
         listing = self.query_one(LoreList)
         for at, entry in enumerate(self._entries):
             listing.replace_option_prompt_at_index(at, self._label(entry))
 
-    def _state(self, source: str, words: str) -> str:
-        """Say whether the model reads the text of a part."""
-        if not words.strip():
-            return "before the story" if source == "memory" else "near the end of the story"
-        if self._read.problem:
-            return self._read.problem
-        cut = self._read.cut.get(source, 0)
-        return f"no room for its last {counted(cut, 'word')}" if cut else "read now"
-
     def _label(self, entry: LoreEntry) -> Content:
-        mark = _READ if entry.id in self._read.read else _NO_ROOM if entry.id in self._read.left_out else " "
         state = "" if entry.enabled else "  off"
         name = (entry.name, "bold" if entry.enabled else "$text-muted")
-        return Content.assemble(
-            (f"{mark} ", "$text-accent"), name, (f"  {_when(entry)}{state}", "$text-muted")
-        )
+        return Content.assemble(name, (f"  {_when(entry)}{state}", "$text-muted"))
 
 
 def _head(title: str, state: str) -> Content:

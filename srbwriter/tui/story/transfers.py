@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from srbwriter.tui.write import status
 
 if TYPE_CHECKING:
-    from srbwriter.story.transfer import Landed, Transfer, TransferProcess
-    from srbwriter.tui.program import Program
+    from srbwriter.formats.transfer import Export, Import, Landed, TransferProcess
+    from srbwriter.tui.app import App
 
 _END_SECONDS = 5.0  # killing the process and removing its files takes less
 _NAME = 14  # least number of characters shown of a file name
@@ -32,7 +32,7 @@ class _Work:
 class Transfers:
     """At most one export or import at a time."""
 
-    def __init__(self, app: Program) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
         self._work: _Work | None = None
         self._stopping = self._warned = False
@@ -43,7 +43,12 @@ class Transfers:
         return self._work is not None
 
     def begin(
-        self, verb: str, name: str, transfer: Transfer, then: Callable[[Landed], object], leaves: bool = False
+        self,
+        verb: str,
+        name: str,
+        transfer: Export | Import,
+        then: Callable[[Landed], object],
+        leaves: bool = False,
     ) -> None:
         """Start a transfer, unless another one is running.
 
@@ -57,9 +62,7 @@ class Transfers:
         if self._work is not None:
             self._app.notify(f"{self._what()} is still running; esc stops it.")
             return
-        from srbwriter.story.transfer import (
-            TransferProcess,
-        )  # imports all formats, which would slow the start
+        from srbwriter.formats.transfer import TransferProcess  # imports all formats, which slows the start
 
         self._work = _Work(verb, name, TransferProcess(transfer).start(), then, leaves)
         self._stopping = self._warned = False
@@ -108,7 +111,7 @@ class Transfers:
         desk.guarded(lambda: self._tell(work))
 
     def _tell(self, work: _Work) -> None:
-        from srbwriter.story.transfer import Stopped
+        from srbwriter.formats.transfer import Stopped
 
         what, self._work = self._what(), None
         try:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from srbwriter.session.rounds import wish_of
 from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import AskWords
-from srbwriter.tui.dialogs.base import Dialog, Page
+from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.welcome import refuse
@@ -170,11 +170,6 @@ class TreeScreen(Page[Destination]):
         """Give the passage a title."""
         self._ask("Title", "title", self._marks.title)
 
-    @action("number_sign", "tags", asks=True)
-    def action_tags(self) -> None:
-        """Give the passage tags."""
-        self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
-
     def _ask(self, question: str, field: str, now: str) -> None:
         if (node := self._own_node()) is None:
             return
@@ -182,19 +177,10 @@ class TreeScreen(Page[Destination]):
 
         def take(text: str) -> bool:
             marks: dict[str, object] = {field: text}
-            if field == "tags":
-                marks["tags"] = [tag.strip() for tag in text.split(",") if tag.strip()]
             return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(**marks)))
 
         draft = self.session.draft(f"{field} of node {node}")
         self.app.push_screen(AskWords(question, take, draft, now))
-
-    @action("u", "read or unread")
-    def action_read(self) -> None:
-        """Mark the passage as read, or as unread."""
-        if (node := self._own_node()) is not None:
-            self.story.mark_visited(node, node in set(self.story.unread()))
-            self.view.build(node)
 
     # ---- looking
 
@@ -229,101 +215,12 @@ class TreeScreen(Page[Destination]):
             return row.node
         return None
 
-    @action("s", "split")
-    def action_split(self) -> None:
-        """Split the passage in two."""
-        node = self._own_node()
-        if node is None:
-            return
-        refuse(self.story)
-
-        asked = SplitAt(self.story.node(node).text)
-        self.ask(asked, lambda at: self._change(lambda: self.story.split(node, at)))
-
     @action("M", "join")
     def action_merge(self) -> None:
         """Join the passage with the one before it."""
         if (node := self._own_node()) is not None:
             self._change(lambda: self.story.merge(node))
 
-    @action("left_square_bracket", "move up", -1)
-    @action("right_square_bracket", "move down", 1)
-    def action_reorder(self, places: int) -> None:
-        """Move the passage up or down among its siblings."""
-        if (node := self._own_node()) is not None:
-            siblings = self.story.children(self.story.parent(node) or ROOT)
-            place = siblings.index(node) + places
-            if 0 <= place < len(siblings):
-                self._change(lambda: self._reordered(node, place))
-            else:
-                self.notify(
-                    f"This passage is already the {'first' if places < 0 else 'last'} of its siblings."
-                )
-
-    def _reordered(self, node: NodeId, place: int) -> NodeId:
-        self.story.reorder(node, place)
-        return node
-
-    @action("c", "cut, to move")
-    def action_cut(self) -> None:
-        """Cut the passage and its continuations, to move them; again to cancel."""
-        if (node := self._own_node()) is None:
-            return
-        self.view.cut = None if self.view.cut == node else node
-        self.view.refresh()
-        if self.view.cut is not None:
-            self.notify("Press v on the new parent.")
-
-    @action("v", "move here")
-    def action_paste(self) -> None:
-        """Move the cut passage and its continuations below this one."""
-        node, row = self.view.cut, self.view.row
-        if node is None:
-            self.notify("Press c on the passage to move first.")
-        elif row.folded:
-            self.notify("These branches are folded; space shows them.")
-        else:
-            self._change(lambda: self._moved(node, row.node))
-            if node in self.story.path(self.story.current):
-                self.app.write_screen.show_story(where_changed=True)
-            self.notify("Moved; undo puts it back.")
-
-    def _moved(self, node: NodeId, parent: NodeId) -> NodeId:
-        self.story.move(node, parent)
-        self.view.cut = None
-        self.view.show_children(parent)
-        return node
-
     def _change(self, change: Callable[[], NodeId]) -> None:
         """Change the tree and put the cursor on the resulting node."""
         self.view.build(self.session.together(change))
-
-
-class SplitAt(Dialog[int]):
-    """Asks where to split ``text``. Dismissed with a character offset inside it, or None."""
-
-    HEADING = "Split"
-    KEYS = "Splitting a passage"
-    FOOT = "⏎ splits at the cursor; the rest becomes a new passage · esc goes back"
-
-    DEFAULT_CSS = """
-    SplitAt > .box { height: 70%; }
-    SplitAt TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def content(self) -> ComposeResult:
-        yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, read_only=True)
-
-    @action("enter", "splits")
-    def action_cut(self) -> None:
-        """Split the passage at the cursor."""
-        area = self.query_one(TextArea)
-        at = len(area.get_text_range((0, 0), area.cursor_location))
-        if 0 < at < len(self._text):
-            self.close(at)
-        else:
-            self.notify("Put the cursor inside the text: there is nothing on one side of it.")

@@ -66,14 +66,9 @@ _AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
 
 
 def marks_words(story: Story, node: NodeId) -> str:
-    """Return a node's marks as signs: ★ bookmark, its title, # tags."""
+    """Return a node's marks as signs: ★ bookmark, its title."""
     marks = story.marks(node)
-    signs = [
-        "★" if marks.bookmark else "",
-        marks.title,
-        *(f"#{tag}" for tag in marks.tags),
-    ]
-    return " ".join(sign for sign in signs if sign)
+    return " ".join(filter(None, ["★" if marks.bookmark else "", marks.title]))
 
 
 class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
@@ -107,7 +102,6 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         self.rows: list[Row] = []
         self.cursor = 0
         self.opened: set[NodeId] = set()
-        self.cut: NodeId | None = None  # the node to move
         self._unread: set[NodeId] = set()
         self._marked: set[NodeId] = set()
 
@@ -166,13 +160,6 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         self.opened ^= {fork}
         self.build(fork if not row.folded else None)
 
-    def show_children(self, node: NodeId) -> None:
-        """Unfold the branches below ``node`` at the next :meth:`build`."""
-        if node == self.story.current:  # unfolded by default
-            self.opened.discard(node)
-        else:
-            self.opened.add(node)
-
     # ---- drawing
 
     def render_line(self, y: int) -> Strip:
@@ -196,8 +183,7 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         here = "▶" if row.node == self.story.current else " "
         unread = "●" if row.node in self._unread else " "
         node = self.story.node(row.node)
-        cut = "✂ " if row.node == self.cut else ""
-        marks = (cut + marks_words(self.story, row.node)).strip()
+        marks = marks_words(self.story, row.node)
         mark_style = style if at_cursor else self.get_component_rich_style("tree--mark")
         preview = " ".join(node.text.split()) or ("the beginning" if row.node == ROOT else "(no words)")
         before = f"{here}{lead}{unread}{_AUTHORS.get(node.author, ' ')} "

@@ -13,8 +13,7 @@ from srbwriter.engine.generation import Branch, Buffer
 
 NONE, AUTHOR, SURPRISAL = "none", "author", "surprisal"
 STEPS = ("tint-0", "tint-1", "tint-2", "tint-3")
-UNKNOWN = "tint-unknown"
-TINTS = (*STEPS, UNKNOWN)
+UNKNOWN = "unknown"
 
 _MOST = (6.0, 9.0, 12.0)  # highest surprisal of the first three steps, in bits
 
@@ -24,7 +23,7 @@ LEGENDS = {
         ("not known yet", UNKNOWN),
     )),
     AUTHOR: ("Who wrote what", (
-        ("yours", STEPS[0]), ("the model", "story-model"), ("edited by you", "story-edited"),
+        ("yours", STEPS[0]), ("the model", "model"), ("edited by you", "edited"),
         ("imported", UNKNOWN),
     )),
 }  # fmt: skip

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
 from srbwriter.session.ordering import AS_DRAWN, ordered
-from srbwriter.tui.widgets.tints import NONE, SURPRISAL, TINTS, Tints
+from srbwriter.tui.widgets.tints import NONE, SURPRISAL, Tints
 from srbwriter.tui.write.branch_pane import BranchPane
 
 if TYPE_CHECKING:
@@ -45,28 +45,15 @@ class BranchGrid(Container):
     DEFAULT_CSS = """
     BranchGrid {
         layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr; overflow-y: auto; scrollbar-size-vertical: 1;
-        .pane--rest { color: $text-muted; }
-        .pane--note { color: $text-muted; text-style: italic; }
-        .pane--frame { color: $primary; text-style: bold; }
-        .pane--token { color: $background; background: $primary; text-style: bold; }
-        .pane--tint-0 { color: $foreground; }
-        .pane--tint-1 { color: $text-success; text-style: italic; }
-        .pane--tint-2 { color: $text-warning; text-style: bold; }
-        .pane--tint-3 { color: $text-error; text-style: bold italic; }
-        .pane--tint-unknown { color: $text-muted; }
     }
     """
-    COMPONENT_CLASSES = {
-        "pane--rest", "pane--note", "pane--frame", "pane--token", *(f"pane--{tint}" for tint in TINTS)
-    }  # fmt: skip
-
     single: reactive[bool] = reactive(False)
     column: reactive[bool] = reactive(False)
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.panes: list[BranchPane] = []
-        self.start_at: int | None = 0  # see BranchPane
+        self.follows = False  # see BranchPane
         self.hint = ""  # see BranchPane
         self.colours: tuple[str, Tokens | None] = NONE, None  # colour mode, and the source of token data
         self.current = 0  # index of the branch that commands act on
@@ -103,7 +90,7 @@ class BranchGrid(Container):
         self._count = len(branches)
         for pane, branch in zip(self.panes, branches, strict=False):
             if pane.branch is not branch or branch is None:
-                pane.show(branch, again)
+                pane.show_branch(branch, again)
         self.current = min(self.current, max(0, self._count - 1))
         known = self._order if len(self._order) <= self._count and not fresh else []
         self._set_order([*known, *range(len(known), self._count)])
@@ -160,7 +147,7 @@ class BranchGrid(Container):
         """Create panes until there are at least ``count``."""
         fresh = [BranchPane(index) for index in range(len(self.panes), count)]
         for pane in fresh:
-            pane.start_at, pane.hint = self.start_at, self.hint
+            pane.follows, pane.hint = self.follows, self.hint
         if fresh:
             self.panes.extend(fresh)
             self.mount_all(fresh)
@@ -173,18 +160,12 @@ class BranchGrid(Container):
             if tokens is not None and mode == SURPRISAL:
                 pane.tints = before or Tints(tokens.branch_logprobs, lambda: tokens.version)
             if pane.tints is not before:
-                pane.refresh()
+                pane.update()
 
     def show_stale(self, stale: bool) -> None:
         """Dim the panes if their branches were written for an earlier text, or undim them."""
         for pane in self.panes:
             pane.stale = stale and pane.branch is not None
-
-    def notify_style_update(self) -> None:
-        """Paint all panes anew: their colours are the grid's."""
-        super().notify_style_update()
-        for pane in self.panes:
-            pane.refresh()
 
     def pull(self) -> None:
         """Paint new text of the visible branches."""

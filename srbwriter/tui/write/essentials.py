@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from srbwriter.tui.commands import COMMANDS, Keys
-from srbwriter.tui.widgets.lines import key_name
+from srbwriter.tui.commands import COMMANDS, Keys, key_name
 
 _ROOMY = 100  # from so many columns on, the key line uses longer labels
 

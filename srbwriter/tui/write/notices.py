@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import SecondFile, StoryError, library
-from srbwriter.tui.dialogs.trouble import trouble_words
-from srbwriter.tui.program import Writer
+from srbwriter.tui.dialogs.model import trouble_words
+
+if TYPE_CHECKING:
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 class Notices:
     """Watches the session of the write screen for what a writer has to know."""
 
-    def __init__(self, screen: Writer) -> None:
+    def __init__(self, screen: WriteScreen) -> None:
         self._screen, self._session = screen, screen.session
         self.shown_error: Exception | None = None
         """The error of the model that was shown last."""
@@ -32,7 +35,7 @@ class Notices:
         app, session = self._screen.app, self._session
         notes = session.loader.notes
         for note in notes if notes != self._shown_notes else ():
-            app.notify(note, about=lambda: session.loader)
+            app.notify(note)
         self._shown_notes = notes
         error = session.engine_error
         if error is not None and error is not self.shown_error:
@@ -41,7 +44,7 @@ class Notices:
                 way = self._screen.app.way_to("model")
                 words = f"{trouble_words(error)}. {words.rstrip('.')}. {way} chooses another or tries again."
             # Not a dialog, which would catch the writer's typing.
-            app.notify(words, severity="error", about=lambda: session.engine_error)
+            app.notify(words, severity="error")
         self.shown_error = error
 
     def _watch_disk(self) -> None:
@@ -52,7 +55,6 @@ class Notices:
             self._screen.notify(
                 f"Could not save: {state.why}. Your words are kept; retrying.",
                 severity="error",
-                about=lambda: story.save_state.trouble is None,
             )
         self._shown_trouble = state.trouble
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Program
+    from srbwriter.tui.write.screen import WriteScreen
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
 _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting is delayed by a key, and at most in all
@@ -28,23 +27,10 @@ _GARBAGE = 20  # middle-generation collections after which a rest is used for a 
 _PAUSE_SECONDS, _MUCH_GARBAGE = 0.15, 60  # without rests, a pause between two keys is used after so many
 
 
-class Painted(Protocol):
-    """What the pump knows of the write screen."""
-
-    @property
-    def app(self) -> Program: ...
-    @property
-    def writing(self) -> bool: ...
-    def set_interval(self, interval: float, callback: Callable[[], None]) -> Timer: ...
-    def flush(self) -> None: ...
-    def flush_slowly(self) -> None: ...
-    def admit(self, error: Exception, again: bool = True) -> None: ...
-
-
 class Pump:
     """Calls the write screen's ``flush`` and ``flush_slowly`` on one timer."""
 
-    def __init__(self, screen: Painted, fps: int | None) -> None:
+    def __init__(self, screen: WriteScreen, fps: int | None) -> None:
         self._screen = screen
         self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
         self._ticks = 0

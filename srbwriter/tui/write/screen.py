@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
-from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -29,9 +28,8 @@ from srbwriter.tui import options
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import DamagedNote, crash_words
-from srbwriter.tui.program import Answer, Program
 from srbwriter.tui.widgets import tints
-from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip, key_name
+from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_grid import BranchGrid
 from srbwriter.tui.write.branch_pane import BranchPane
@@ -47,7 +45,9 @@ from srbwriter.tui.write.welcome import receive, refuse
 
 if TYPE_CHECKING:
     from srbwriter.session import Round, Session
-    from srbwriter.tui.messages import Message
+    from srbwriter.tui.app import App
+
+Answer = TypeVar("Answer")
 
 log = logging.getLogger(__name__)
 
@@ -67,18 +67,18 @@ class Branches(Vertical):
 
 
 class WriteScreen(Screen[None]):
-    """Story, panes, status line and key line: a :class:`srbwriter.tui.program.Writer`."""
+    """Story, panes, status line and key line."""
 
     BRANCHES: ClassVar[type[Branches]] = Branches
     CSS_PATH = "screen.tcss"
     AUTO_FOCUS = "StoryEditor"
 
-    def __init__(self, session: Session, app: Program) -> None:
+    def __init__(self, session: Session, app: App) -> None:
         super().__init__()
         self.session = session
         self.editor = StoryEditor(session.edit, id="story")
         self.grid = BranchGrid(id="branches")
-        self.grid.start_at = 0 if app.preferences[options.PANES] == "top" else None
+        self.grid.follows = app.preferences[options.PANES] == "end"
         self.status_line = StatusLine()
         self.key_line = KeyLine()
         self.legend = Legend()
@@ -102,13 +102,12 @@ class WriteScreen(Screen[None]):
         self._shown = -1
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the window size of the last layout
-        writes = app.anywhere("generate")
-        self.grid.hint = f"{key_name(writes[0])} writes branches" if writes else ""
+        self.grid.hint = f"{app.way_to('generate')} writes branches"
 
     if TYPE_CHECKING:
 
         @property
-        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def compose(self) -> ComposeResult:
         self._lay_out()  # before there is anything that would be styled anew
@@ -151,7 +150,7 @@ class WriteScreen(Screen[None]):
 
     def _show_as_left(self, left: View) -> None:
         """Show the cursor of the story and the panes as the writer left them."""
-        self.editor.go(min(left.cursor, len(self.editor.whole)))
+        self.editor.move_to(left.cursor)
         current = self.session.round
         if current is None or len(left.panes) != len(current.branches):
             return
@@ -185,7 +184,7 @@ class WriteScreen(Screen[None]):
         takes = ((index, self.grid.panes[index].take) for index in panes)
         chosen = tuple((index, take) for index, take in takes if take is not None)
         view = View(
-            self.editor.place, focus, self.grid.current, self.grid.sorting, panes, self.arrangement.large,
+            self.editor.cursor, focus, self.grid.current, self.grid.sorting, panes, self.arrangement.large,
             chosen,
         )  # fmt: skip
         self.session.keep_view(view.to_json())
@@ -287,7 +286,7 @@ class WriteScreen(Screen[None]):
             done = True
         except (EngineError, StoryError, ValueError, OSError) as error:
             log.warning("refused: %s", error)
-            self.notify(str(error), severity="error", about=lambda: status.round_identity(self.session))
+            self.notify(str(error), severity="error")
         except Exception as error:
             self.admit(error)
         if status.round_identity(self.session) not in (before, None):
@@ -304,12 +303,6 @@ class WriteScreen(Screen[None]):
                 self.guarded(lambda: then(answer))
 
         self.app.push_screen(dialog, answered)
-
-    def notify(
-        self, message: str, *, title: str = "", severity: SeverityLevel = "information",
-        timeout: float | None = None, markup: bool = False, about: Callable[[], object] | None = None,
-    ) -> None:  # fmt: skip
-        self.app.notify(message, title=title, severity=severity, timeout=timeout, markup=markup, about=about)
 
     def admit(self, error: Exception, again: bool = True) -> None:
         """Report a defect without ending the program; a known one is reported again only with ``again``."""
@@ -335,11 +328,6 @@ class WriteScreen(Screen[None]):
         else:
             write = first_key(keys, "generate")
             self.notify(f"“{known.title}” is for a branch, and there is none yet. {write} writes branches.")
-
-    def show_messages(self, messages: list[Message]) -> None:
-        """Show the current messages in the status line."""
-        self.status_line.error = any(message.error for message in messages)
-        self.status_line.message = "\n".join(message.words for message in messages)
 
     def _show_mode(self) -> None:
         """Show where keys go."""
@@ -375,7 +363,6 @@ class WriteScreen(Screen[None]):
     @on(events.ScreenResume)
     def _keys_changed(self) -> None:
         self._show_keys()
-        self.app.show_messages()
 
     def go_to_story(self) -> None:
         if self.arrangement.large:
@@ -389,13 +376,13 @@ class WriteScreen(Screen[None]):
         self.run("redo" if event.forward else "undo")
 
     def show_story(self, where_changed: bool = False) -> None:
-        text, before = self.session.text(), self.editor.whole
+        text, before = self.session.text(), self.editor.text
         place = None
         if where_changed and text != before:
             room = min(len(text), len(before))
             place = len(text) - same_end(before, text, room - same_start(before, text))
         elif where_changed:
-            place = self.editor.place
+            place = self.editor.cursor
         self.editor.show(text, place)
         self.show_authors()
 
@@ -450,11 +437,6 @@ class WriteScreen(Screen[None]):
     def _tab_pressed(self, event: TabStrip.Pressed) -> None:
         self.grid.go(event.index)
 
-    @on(BranchPane.Chosen)
-    def _chosen(self, event: BranchPane.Chosen) -> None:
-        self.grid.current = event.pane.index
-        self.run("pick")
-
     # ---- painting, called by the pump
 
     def flush(self) -> None:
@@ -493,7 +475,6 @@ class WriteScreen(Screen[None]):
         self._show_marks()
         self._show_keys()
         self.notices.watch()
-        self.app.drop_old_messages()
         self.app.show_title(self.session.title, self.writing)
         self.keep_view()
 
@@ -547,6 +528,7 @@ class WriteScreen(Screen[None]):
         before, self.arrangement = self.arrangement, replace(self.arrangement, **changes)
         if (quiet := self.arrangement.quiet) != before.quiet:
             self.editor.typewriter = quiet
+            self.editor.show_cursor()
             if quiet:
                 self.arrangement = replace(self.arrangement, large=False)
                 self.editor.focus()

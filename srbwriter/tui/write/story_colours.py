@@ -12,6 +12,7 @@ from textual.widget import Widget
 from srbwriter.engine.types import EngineError
 from srbwriter.session.tokens import Tokens, TokenText
 from srbwriter.story import StoryError
+from srbwriter.tui.prose import STYLES
 from srbwriter.tui.widgets.tints import LEGENDS, UNKNOWN, step
 from srbwriter.tui.write.story_editor import Provenance, StoryEditor
 
@@ -41,7 +42,7 @@ class StoryColours:
         engine = self._session.engine
         if engine is None:  # still loading: the text is requested when the model is there
             return
-        now = self._session.node, editor.whole, engine
+        now = self._session.node, editor.text, engine
         if now != self._of and self._coming is None:
             self._of, self._text = now, None
             try:
@@ -64,7 +65,7 @@ class StoryColours:
         known = Tokens.of(self._session).scores(text.ids, text.tokens[0].at if text.tokens else 0)
         parts: list[tuple[int, str]] = []
         place = 0
-        ends = [*(token.start for token in text.tokens[1:]), len(editor.whole)]
+        ends = [*(token.start for token in text.tokens[1:]), len(editor.text)]
         for token, end in zip(text.tokens, ends, strict=False):  # without tokens there is still one end
             parts += [
                 (max(0, token.start - place), UNKNOWN),
@@ -93,12 +94,5 @@ class Legend(Widget):
         heading, entries = LEGENDS.get(self._mode, ("", ()))
         parts: list[tuple[str, str]] = [(f" {heading}: ", "")]
         for words, tint in entries:
-            parts += [(words, _STYLES[tint]), ("   ", "")]
+            parts += [(words, STYLES.get(tint, "$foreground")), ("   ", "")]
         return Content.assemble(*parts)
-
-
-_STYLES = {
-    "tint-0": "$foreground", "tint-1": "italic $text-success", "tint-2": "bold $text-warning",
-    "tint-3": "bold italic $text-error", UNKNOWN: "$text-muted",
-    "story-model": "italic $secondary", "story-edited": "bold italic $accent",
-}  # fmt: skip

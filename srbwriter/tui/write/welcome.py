@@ -16,10 +16,10 @@ from srbwriter.story.backup import backups, newest_good
 from srbwriter.tui.dialogs.trouble import RESTORE, DamagedNote
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.screen import WriteScreen
 
 
-def receive(screen: Writer) -> None:
+def receive(screen: WriteScreen) -> None:
     """Show what the writer has to know or to choose before writing."""
     why = screen.session.story.read_only
     if why is None:
@@ -40,7 +40,7 @@ def _begun(story: Story) -> bool:
     return bool(story.text(here).strip()) or story.settings(here).request is not None
 
 
-def _tell_of_drafts(screen: Writer) -> None:
+def _tell_of_drafts(screen: WriteScreen) -> None:
     """Say where text is that was being typed when the program died: in its dialog, or in the tree."""
     if screen.session.taken_up:
         screen.notify("Recovered: the branch you were editing is in the tree now.")
@@ -63,7 +63,7 @@ def refuse(story: Story) -> None:
         raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
 
 
-def tell_damage(screen: Writer) -> None:
+def tell_damage(screen: WriteScreen) -> None:
     """Show that the file is damaged, what is left of it, and what to do."""
     story = screen.session.story
     if story.damage is None:
@@ -86,7 +86,7 @@ def tell_damage(screen: Writer) -> None:
     screen.ask(note, answered)
 
 
-def _recover(screen: Writer) -> None:
+def _recover(screen: WriteScreen) -> None:
     """Continue in a new story with the readable parts; the damaged file stays as it is."""
     story = screen.session.story
     title = f"{story.title or story.file.stem} (recovered)"

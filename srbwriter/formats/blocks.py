@@ -1,0 +1,253 @@
+"""Books as blocks: headings, paragraphs, scene breaks, notes; one function reads them, one makes them.
+
+The text of a block is Markdown with nothing but emphasis in it. In a story, blank lines separate blocks, a
+heading begins a chapter, and footnotes stand at the end of their chapter: ``[^1]: …``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from srbwriter.formats.draft import Grower
+from srbwriter.formats.inline import Inline, marked, plain
+from srbwriter.story.headings import SCENE_BREAK, heading_line, headings, is_scene_break
+from srbwriter.story.model import DraftNode, Marks, StoryDraft, path_to
+
+Kind = Literal["title", "author", "heading", "paragraph", "item", "break", "note", "comment"]
+
+NOTE = re.compile(r"\[\^([^\]\s]+)\]")
+"""Where a footnote belongs."""
+
+_NOTE_TEXT = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
+_LINE_END = re.compile("\n")
+_FENCE_OR_HEADING = re.compile(r"^(?:(```|~~~)|#{1,6}[ \t]+\S)", re.MULTILINE)
+_SAID_BY_MARKS = re.compile(r"^(?=#{1,6}[ \t]+\S|```)", re.MULTILINE)
+_SPACE = re.compile(r"\s+")
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Block(NamedTuple):
+    """A block. ``level`` is that of a heading (1 to 6), and the number of a note.
+
+    A title is the whole book's, an author is a line that may only say again who wrote it.
+    """
+
+    kind: Kind
+    level: int
+    text: str
+
+
+# -- from a book --------------------------------------------------------------------------------------
+
+
+def block_of(kind: Kind, parts: Sequence[Inline], level: int = 0) -> Iterator[Block]:
+    """Yield a block of these words; none without words."""
+    words = "".join(part.text for part in parts)
+    if not words.strip():
+        return
+    if kind in ("title", "author", "comment"):
+        yield Block(kind, level, words.strip())
+    elif kind == "heading":
+        yield Block(kind, max(1, min(level, 6)), _SPACE.sub(" ", marked(parts)).strip())
+    elif is_scene_break(words):
+        yield Block("break", 0, words.strip())
+    else:
+        yield Block(kind, level, "\n".join(_lines(parts)))
+
+
+def _lines(parts: Sequence[Inline]) -> Iterator[str]:
+    """Yield the lines of a paragraph, marked together; stars in a line of their own are no marks."""
+    together: list[Inline] = []
+    lines: list[list[Inline]] = [[]]
+    for part in parts:
+        first, *others = part.text.split("\n")
+        lines[-1].append(part._replace(text=first))
+        lines += ([part._replace(text=other)] for other in others)
+    for line in lines:
+        text = "".join(part.text for part in line)
+        if not is_scene_break(text):
+            together += [Inline("\n"), *line] if together else line
+            continue
+        if together:
+            yield _escaped(marked(together))
+            together = []
+        yield text.strip()
+    if together:
+        yield _escaped(marked(together))
+
+
+def _escaped(text: str) -> str:
+    return _SAID_BY_MARKS.sub(r"\\", text)
+
+
+def table_of(rows: Sequence[Sequence[Sequence[Inline]]]) -> Iterator[Block]:
+    """Yield a table as one paragraph: a line for each row, with ``|`` between the words of its cells."""
+    parts: list[Inline] = []
+    for place, cells in enumerate(rows):
+        parts += [Inline("\n")] if place else []
+        for column, words in enumerate(cells):
+            parts += [Inline(" | ")] if column else []
+            parts += words
+    return block_of("paragraph", parts)
+
+
+def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> StoryDraft:
+    """Make a story of a book's blocks: a node for each chapter.
+
+    Args:
+        blocks: the blocks, in the order in which they are read.
+        title: the title that the book gives elsewhere; a first heading that only repeats it is left out.
+        author: the author, likewise.
+    """
+    grower = Grower()
+    here = grower.root
+    own_title = ""
+    texts: list[str] = []
+    notes: list[str] = []
+    comments: list[str] = []
+    heading = ""
+    last: Kind = "break"
+
+    def end_chapter(more: bool) -> None:
+        nonlocal here, last
+        if texts or comments:
+            if notes:
+                texts.append("\n\n" + "\n\n".join(notes))
+            if more:
+                texts.append("\n\n")
+            marks = Marks(chapter=bool(heading), title=plain(heading), note="\n".join(comments))
+            here = grower.add(here, DraftNode("", text="".join(texts), marks=marks))
+            for held in (texts, notes, comments):
+                held.clear()
+        last = "break"
+
+    for kind, level, text in blocks:
+        at_start = here is grower.root and not texts
+        if kind == "title" and at_start:
+            own_title = " ".join(f"{own_title} {text}".split())
+        elif kind == "author" and at_start and text == author.strip():
+            continue
+        elif kind == "note":
+            notes.append(f"[^{level}]: {_SPACE.sub(' ', text).strip()}")
+        elif kind == "comment":
+            comments.append(text)
+        elif kind in ("heading", "title"):
+            if at_start and title and plain(text).casefold() == " ".join(title.split()).casefold():
+                continue
+            end_chapter(True)
+            heading = text
+            texts.append(f"{'#' * max(level, 1)} {text}")
+        else:
+            between = "\n" if kind == last == "item" else "\n\n"
+            texts += [between] if texts else []
+            texts.append(f"- {text}" if kind == "item" else text)
+            last = kind
+    end_chapter(False)
+    draft = grower.draft(here, own_title or title)
+    draft.byline = author.strip()
+    return draft
+
+
+# -- to a book ----------------------------------------------------------------------------------------
+
+
+class Chapter(NamedTuple):
+    """The part of a book that begins with a heading, which may be missing, and its footnotes by label."""
+
+    title: str
+    blocks: list[Block]
+    notes: dict[str, str]
+
+
+def path_text(draft: StoryDraft) -> str:
+    """Return the text of the path as Markdown, with headings of chapters that are marks and no lines."""
+    marks: list[tuple[int, str]] = []
+    at = 0
+    path = path_to(draft, draft.current_id)
+    for node in path:
+        if node.marks.chapter:
+            marks.append((at, node.marks.title))
+        at += len(node.text)
+    text = "".join(node.text for node in path)
+    parts: list[str] = []
+    at = last = 0
+    for heading in headings(text, marks):
+        begins_scene = bool(text[last : heading.start].strip())
+        last = heading.start
+        if heading.in_text or not (heading.title or begins_scene):
+            continue
+        parts.append(text[at : heading.start])
+        at = heading.start
+        parts.append("\n" if at and not text.endswith("\n\n", 0, at) else "")
+        title = re.sub(r"#$", r"\\#", marked([Inline(heading.title)]))
+        parts.append(f"# {title}\n\n" if heading.title else f"{SCENE_BREAK}\n\n")
+    return "".join([*parts, text[at:]])
+
+
+def heading_starts(text: str) -> list[int]:
+    """Return where headings start; a line inside fenced code is none."""
+    starts: list[int] = []
+    fenced = False
+    for match in _FENCE_OR_HEADING.finditer(text):
+        if match[1]:
+            fenced = not fenced
+        elif not fenced:
+            starts.append(match.start())
+    return starts
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    """Yield the blocks of a text. Blank lines separate paragraphs, or line ends in a chapter without them."""
+    starts = heading_starts(text)
+    for low, high in zip([0, *starts], [*starts, len(text)], strict=True):
+        if low < high and (low or low in starts) and (heading := heading_line(text, low)) is not None:
+            yield Block("heading", heading[0], heading[1])
+            low = heading[2]
+        part = text[low:high].strip("\n")
+        gap = _BLANK_LINES if _BLANK_LINES.search(part) else _LINE_END
+        for paragraph in gap.split(part):
+            lines: list[str] = []
+            for line in [*paragraph.split("\n"), ""]:
+                ends = not line.strip() or is_scene_break(line)
+                if ends and lines:
+                    words = "\n".join(lines)
+                    yield Block("note" if _NOTE_TEXT.match(words) else "paragraph", 0, words)
+                    lines = []
+                if ends and line.strip():
+                    yield Block("break", 0, line.strip())
+                elif not ends:
+                    lines.append(line)
+
+
+def chapters(draft: StoryDraft) -> list[Chapter]:
+    """Return the path's blocks cut at headings of the highest level that occurs more than once, or at all."""
+    blocks = list(blocks_of(path_text(draft)))
+    levels = sorted(block.level for block in blocks if block.kind == "heading")
+    cut = next((level for level in levels if levels.count(level) > 1), levels[0] if levels else 0)
+    found = [Chapter("", [], {})]
+    for block in blocks:
+        if block.kind == "heading" and block.level <= cut:
+            found.append(Chapter(block.text, [], {}))
+        found[-1].blocks.append(block)
+    for chapter in found:
+        said = " ".join(block.text for block in chapter.blocks if block.kind != "note")
+        labels = set(NOTE.findall(said))
+        for block in [block for block in chapter.blocks if block.kind == "note"]:
+            label = _NOTE_TEXT.match(block.text)
+            if label is not None and label[1] in labels and label[1] not in chapter.notes:
+                chapter.notes[label[1]] = block.text[label.end() :]
+                chapter.blocks.remove(block)
+    return [chapter for chapter in found if chapter.blocks] or found[:1]
+
+
+def xml_characters(text: str) -> str:
+    """Replace each control character that XML cannot hold by U+FFFD."""
+    return _NOT_IN_XML.sub("\ufffd", text)
+
+
+def plain_title(text: str) -> str:
+    """Return the words of a heading in one line."""
+    return " ".join(plain(text).split())

@@ -1,0 +1,168 @@
+"""Emphasis inside a paragraph: ``*so*`` and ``**so**``, by the rules of CommonMark.
+
+``_so_`` and ``__so__`` are the same, and a backslash before a mark keeps it a character of the text. Nothing
+else of Markdown is looked at: brackets, angle brackets and backquotes are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import groupby, islice, takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_MARKS = re.compile(r"[*_\\]")
+_LIKELY_MARKS = re.compile(
+    r"(?<!\s)\*|\*(?!\s)"  # stars between spaces are none
+    r"|(?<![^\W_])_|_(?![^\W_])"  # nor are underscores inside a word
+    r"|\\(?=[!-/:-@\[-`{-~]|\Z)"
+)
+_NO_MARKS = re.compile(r"(?!)")
+_SEEN = re.compile(r"\S(?:.*\S)?", re.DOTALL)
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+_INNER = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)
+
+
+class Inline(NamedTuple):
+    """Words of one look."""
+
+    text: str
+    emphasis: bool = False
+    strong: bool = False
+
+
+def inlines(text: str) -> list[Inline]:
+    """Return the words of a paragraph with their looks, in order, neighbours of one look joined."""
+    if not _MARKS.search(text):
+        return [Inline(text)] if text else []
+    found: list[Inline] = []
+    at = emphasis = strong = 0
+    # A backslash at the end of a line would be a line break of Markdown; with another white space it is none.
+    for token in _parser().parseInline(text.replace("\n", "\f"))[0].children or ():
+        length = len(token.markup or token.content)
+        match token.type:
+            case "em_open" | "em_close":
+                emphasis += token.nesting
+            case "strong_open" | "strong_close":
+                strong += token.nesting
+            case _ if length:
+                escaped = len(token.content) < length
+                words = token.content if escaped else text[at : at + length]
+                found.append(Inline(words, emphasis > 0, strong > 0))
+            case _:
+                pass
+        at += length
+    return join_inlines(found)
+
+
+def plain(text: str) -> str:
+    """Return the words alone."""
+    return "".join(part.text for part in inlines(text))
+
+
+def marked(parts: Iterable[Inline]) -> str:
+    """Return a text with marks that reads as ``parts``: the inverse of :func:`inlines`.
+
+    White space at the ends of emphasised words is put outside the marks, as CommonMark requires. Where
+    CommonMark cannot express an emphasis, it is removed first from the punctuation at the ends and then from
+    the whole; the words are always the same.
+    """
+    wanted = _within(join_inlines(parts), _SEEN)
+    for escaped in (_NO_MARKS, _LIKELY_MARKS, _MARKS):
+        if inlines(text := _written(wanted, escaped)) == wanted:
+            return text
+    wanted = _within(wanted, _INNER)
+    if inlines(text := _written(wanted, _MARKS)) == wanted:
+        return text
+    return _written([Inline(part.text) for part in wanted], _MARKS)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # only needed where there is a mark
+
+    parser = MarkdownIt("zero").enable(["emphasis", "escape"])
+    return parser.disable(["normalize", "text_join"])  # characters keep their places
+
+
+def join_inlines(parts: Iterable[Inline]) -> list[Inline]:
+    """Return ``parts`` without empty ones, neighbours of one look joined."""
+    shown = groupby((part for part in parts if part.text), lambda part: part[1:])
+    return [Inline("".join(part.text for part in same), *look) for look, same in shown]
+
+
+def _within(parts: Iterable[Inline], core: re.Pattern[str]) -> list[Inline]:
+    """Return ``parts`` with only what matches ``core`` emphasised."""
+    found: list[Inline] = []
+    for part in parts:
+        if not (part.emphasis or part.strong):
+            found.append(part)
+            continue
+        inner = core.search(part.text)
+        start, end = inner.span() if inner else (0, 0)
+        found += (
+            Inline(part.text[:start]),
+            part._replace(text=part.text[start:end]),
+            Inline(part.text[end:]),
+        )
+    return join_inlines(found)
+
+
+def _written(parts: Sequence[Inline], escaped: re.Pattern[str]) -> str:
+    texts: list[str] = []
+    open_marks: list[str] = []
+    for index, part in enumerate([*parts, Inline("")]):
+        wanted = _marks(part)
+        while not set(open_marks) <= wanted:
+            texts.append(open_marks.pop())
+        # What lasts longer is opened first, so that it is closed last.
+        missing = sorted(
+            wanted.difference(open_marks), key=lambda mark: (-_lasting(parts, index, mark), mark)
+        )
+        texts += missing
+        open_marks += missing
+        texts.append(escaped.sub(r"\\\g<0>", part.text))
+    return "".join(texts)
+
+
+def _marks(part: Inline) -> set[str]:
+    return {mark for mark, on in (("*", part.emphasis), ("**", part.strong)) if on}
+
+
+def _lasting(parts: Sequence[Inline], index: int, mark: str) -> int:
+    return sum(1 for _ in takewhile(lambda part: mark in _marks(part), islice(parts, index, None)))
+
+
+Words = tuple[Inline, bool]
+"""Words, and whether their white space is exact."""
+
+
+def spaced(words: Sequence[Words]) -> list[Inline]:
+    """Return words as a browser spaces them: white space is one space, and none at the ends of a line."""
+    parts: list[Inline] = []
+    at_edge = True  # a space here would not be seen
+    for part, exact in words:
+        text = part.text
+        if exact and text == "\n":
+            _strip_end(parts, " ")
+        elif not exact:
+            text = _SPACE.sub(" ", text)
+            text = text.removeprefix(" ") if at_edge else text
+        if text:
+            parts.append(part._replace(text=text))
+            at_edge = text.endswith((" ", "\n"))
+    _strip_end(parts, " \n")
+    if parts:
+        parts[0] = parts[0]._replace(text=parts[0].text.lstrip("\n"))
+    return parts
+
+
+def _strip_end(parts: list[Inline], characters: str) -> None:
+    while parts and not parts[-1].text.rstrip(characters):
+        parts.pop()
+    if parts:
+        parts[-1] = parts[-1]._replace(text=parts[-1].text.rstrip(characters))

@@ -1,0 +1,245 @@
+"""Lorebooks and character cards: entries as Kobold, SillyTavern and cards write them.
+
+Facts: the card specifications V1 and V2 (malfoyslastname/character-card-spec-v2) and V3
+(kwaroran/character-card-spec-v3), and SillyTavern. In a PNG a card is in a ``tEXt`` or ``iTXt`` chunk
+(PNG specification, 11.3.3).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from srbwriter.formats.draft import Grower, read_time
+from srbwriter.formats.fields import Fields
+from srbwriter.formats.opening import PNG, Document, FormatError, parse_json
+from srbwriter.story.model import DraftNode, JsonValue, LoreEntry, Marks, StoryDraft, as_list, as_object
+
+_AT_DEPTH = 4  # SillyTavern's position for "at depth", and its depth for an entry that gives none
+_MEMORY = ("description", "personality", "scenario")
+_SLASH = re.compile(r"(?<!\\)/")
+_MACRO = re.compile(r"\{\{char\}\}|<bot>|<char>", re.IGNORECASE)
+_IDLE = {
+    "mes_example": "example messages",
+    "system_prompt": "system prompt",
+    "post_history_instructions": "instructions after the history",
+}
+_CURE = "export the card again as PNG or JSON"
+
+
+def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
+    """Add entries to the story, each with an id of its own.
+
+    One that nothing can activate (no keys, and not constant) is switched off, and a notice says so.
+    """
+    lore = draft.root.settings.lore
+    taken = {entry.id for entry in lore}
+    mute: list[str] = []
+    for entry in entries:
+        known, count = entry.id, 1
+        while entry.id in taken:
+            count += 1
+            entry.id = f"{known} ({count})"
+        taken.add(entry.id)
+        lore.append(entry)
+        if entry.enabled and not entry.constant and not entry.keys:
+            entry.enabled = False
+            mute.append(entry.name or entry.id)
+    if mute:
+        names = ", ".join(mute[:5]) + (", …" if len(mute) > 5 else "")
+        which = "entry" if len(mute) == 1 else "entries"
+        draft.notices.append(f"Switched off, because there are no keys: lorebook {which} {names}.")
+
+
+def read_entries(source: Fields, key: str, read: Callable[[Fields, str], LoreEntry]) -> list[LoreEntry]:
+    """Return the entries in a list or an object; ``read`` gets each with its place or name."""
+    return [read(member, name) for name, member in source.members(key)]
+
+
+def keys_of(entry: Fields, key: str) -> list[str]:
+    """Return keys from a list, or from one text with commas; a regular expression may hold commas."""
+    value = entry.raw(key)
+    if isinstance(value, list):
+        return [text for text in entry.texts(key) if text.strip()]
+    text = entry.text(key).strip()
+    return [text] if text.startswith("/") else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _tavern_entry(entry: Fields, name: str) -> LoreEntry:
+    return LoreEntry(
+        id=entry.ident("uid") or name,
+        name=entry.text("comment"),
+        text=entry.text("content"),
+        keys=keys_of(entry, "key"),
+        enabled=not entry.flag("disable"),
+        constant=entry.flag("constant"),
+        case_sensitive=entry.flag("caseSensitive"),
+        whole_words=entry.flag("matchWholeWords"),
+        depth=_depth(entry),
+        order=entry.integer("order") or 0,
+    )
+
+
+def _card_entry(entry: Fields, name: str) -> LoreEntry:
+    case_sensitive, keys, added = (
+        entry.flag("case_sensitive"),
+        keys_of(entry, "keys"),
+        entry.inner("extensions"),
+    )
+    if entry.flag("use_regex"):
+        flags = "" if case_sensitive else "i"
+        keys = [key if key.startswith("/") else "/" + _SLASH.sub(r"\/", key) + f"/{flags}" for key in keys]
+    return LoreEntry(
+        id=entry.ident("id") or f"card-{name}",
+        name=entry.text("name") or entry.text("comment"),
+        text=entry.text("content"),
+        keys=keys,
+        enabled=entry.flag("enabled", True),
+        constant=entry.flag("constant"),
+        case_sensitive=case_sensitive or added.flag("case_sensitive"),
+        whole_words=added.flag("match_whole_words"),
+        depth=_depth(added),
+        order=entry.integer("insertion_order") or 0,
+    )
+
+
+def kobold_entry(entry: Fields, name: str) -> LoreEntry:
+    return LoreEntry(
+        id=entry.ident("uid") or name,
+        name=entry.text("comment"),
+        text=entry.text("content"),
+        keys=keys_of(entry, "key"),
+        enabled=not entry.flag("widisabled"),
+        constant=entry.flag("constant"),
+    )
+
+
+def _depth(entry: Fields) -> int | None:
+    """Return the depth of an entry that is placed at one; None for other positions."""
+    depth = entry.integer("depth")
+    return None if entry.integer("position") != _AT_DEPTH else _AT_DEPTH if depth is None else depth
+
+
+# -- files that hold nothing else ---------------------------------------------------------------------
+
+
+def is_world_info(document: Document) -> bool:
+    entries = document.object.get("entries")
+    if isinstance(entries, dict):
+        return not entries or any(
+            {"key", "content"} & set(as_object(each)) for each in as_object(entries).values()
+        )
+    book = any({"keys", "content"} <= set(as_object(each)) for each in as_list(entries))
+    return book or document.object.get("spec") == "lorebook_v3"
+
+
+def read_world_info(document: Document) -> StoryDraft:
+    """SillyTavern's world info, or the book of a card in a file of its own."""
+    whole = Fields(document.object)
+    book = whole.inner("data") if whole.raw("spec") == "lorebook_v3" else whole
+    draft = Grower().draft(title=book.text("name"))
+    _add_book(draft, book)
+    return draft
+
+
+def _add_book(draft: StoryDraft, book: Fields) -> None:
+    budget = book.integer("token_budget")
+    draft.root.settings.lore_budget = budget if budget and budget > 0 else None
+    read = _tavern_entry if isinstance(book.raw("entries"), dict) else _card_entry
+    add_lore(draft, read_entries(book, "entries", read))
+
+
+# -- character cards ----------------------------------------------------------------------------------
+
+
+def is_card(document: Document) -> bool:
+    if document.kind in ("png", "zip"):
+        return document.kind == "png" or "card.json" in document.names
+    keys = set(document.object)
+    newer = str(document.object.get("spec")).startswith("chara_card")
+    return newer or {"first_mes", "name"} <= keys or len({*_MEMORY, "first_mes", "mes_example"} & keys) > 2
+
+
+def read_card(document: Document) -> StoryDraft:
+    """Greetings become branches; what the card says of its character becomes the memory."""
+    if document.kind == "png":
+        whole = _from_png(document)
+    elif document.kind == "zip":
+        text = document.part("card.json", _CURE).decode("utf-8", "replace")
+        whole = Fields(parse_json(text, document.name, "card.json"))
+    else:
+        whole = Fields(document.object)
+    card = whole if whole.raw("spec") is None else whole.inner("data")
+    if not set(card.all) & {"name", "first_mes", *_MEMORY}:
+        raise FormatError(document.name, "the card", "a character with a name or a greeting")
+    name = card.text("nickname") or card.text("name")
+
+    def named(text: str) -> str:
+        return _MACRO.sub(lambda _: name, text) if name else text
+
+    grower = Grower()
+    for text in filter(None, [card.text("first_mes"), *card.texts("alternate_greetings")]):
+        grower.add(grower.root, DraftNode("", text=named(text)))
+    current = grower.nodes[1] if len(grower.nodes) > 1 else None
+    for text in filter(None, card.texts("group_only_greetings")):
+        grower.add(grower.root, DraftNode("", text=named(text), marks=Marks(tags=("group",))))
+    draft = grower.draft(current, card.text("name"))
+    settings = draft.root.settings
+    draft.byline = card.text("creator")
+    draft.created, draft.modified = (
+        read_time(card.raw(f"{what}_date")) for what in ("creation", "modification")
+    )
+    settings.memory = "\n\n".join(filter(None, (named(card.text(field)) for field in _MEMORY))) or None
+    tags = tuple(tag for tag in card.texts("tags") if tag.strip() and "\n" not in tag)
+    draft.root.mark(note=card.text("creator_notes"), tags=tags)
+    depth_prompt = card.inner("extensions").inner("depth_prompt")
+    if prompt := depth_prompt.text("prompt"):
+        settings.author_note, settings.author_note_depth = named(prompt), depth_prompt.integer("depth")
+    _add_book(draft, card.inner("character_book"))
+    for entry in settings.lore:
+        entry.text = named(entry.text)
+    if idle := [words for field, words in _IDLE.items() if card.raw(field)]:
+        document.tell(f"Not used: the card's {', '.join(idle)}.")
+    return draft
+
+
+def _from_png(document: Document) -> Fields:
+    """Return the card in a picture's text chunks: the newer one of two, if it can be read."""
+    texts = {keyword.lower(): text for keyword, text in _png_texts(document)}
+    failed: FormatError | None = None
+    for keyword in ("ccv3", "chara"):
+        if keyword in texts:
+            try:
+                if isinstance(value := _unwrapped(texts[keyword], document, f"text chunk {keyword}"), dict):
+                    return Fields(value)
+            except FormatError as error:
+                failed = failed or error
+    raise failed or FormatError(document.name, "the text chunks", "a character card; this picture holds none")
+
+
+def _png_texts(document: Document) -> Iterator[tuple[str, bytes]]:
+    """Yield keyword and text of each text chunk."""
+    data, at = document.data, len(PNG)
+    while at < len(data):
+        length, kind = int.from_bytes(data[at : at + 4]), data[at + 4 : at + 8]
+        keyword, _, text = data[at + 8 : at + 8 + length].partition(b"\0")
+        if kind == b"iTXt":  # a flag and the method, then language and translated keyword, each ended by zero
+            text = text[2:].partition(b"\0")[2].partition(b"\0")[2]
+        if kind in (b"tEXt", b"iTXt"):
+            yield keyword.decode("latin-1"), text
+        at += 12 + length  # length, kind, body, checksum
+
+
+def _unwrapped(text: bytes, document: Document, place: str) -> JsonValue:
+    """Return the JSON in a chunk: base64 of either alphabet, with or without line breaks, or as it is."""
+    packed = b"".join(text.split())
+    try:
+        if not packed.startswith(b"{"):
+            packed = packed.translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
+            text = base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)
+        words = text.decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise FormatError(document.name, place, f"JSON in base64 ({error})") from error
+    return parse_json(words, document.name, place)

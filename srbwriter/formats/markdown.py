@@ -1,0 +1,136 @@
+"""Markdown and plain text: the current path, in Markdown below front matter; headings start chapters.
+
+Front matter is YAML between two lines of dashes, of which every plain value is text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import yaml
+
+from srbwriter.formats.blocks import heading_starts, path_text, plain_title
+from srbwriter.formats.draft import Grower, read_time, write_time
+from srbwriter.formats.opening import Document, unix_lines
+from srbwriter.story.headings import heading_line
+from srbwriter.story.model import DraftNode, JsonObject, JsonValue, Marks, StoryDraft, as_list, as_object
+from srbwriter.story.words import well_formed
+
+_yaml = cast(Any, yaml)  # its types are half known
+_FENCED = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+_KEY = re.compile(r"\s*(?:#[^\n]*\n\s*)*[\"']?[^\W\d][\w .-]{0,60}[\"']?[ \t]{0,9}:(?:\s|\Z)")
+_NAMES = {
+    "title": ("title",),
+    "author": ("author", "authors", "byline", "creator"),
+    "lang": ("lang", "language", "locale"),
+    "date": ("date",),
+}
+"""What the front matter says of a story, and the keys under which other programs say it; ours are first."""
+
+
+class NotYaml(ValueError):
+    """Something between dashes that looks like front matter and cannot be read; says where and why."""
+
+
+def is_text(document: Document) -> bool:
+    return document.kind == "text"
+
+
+def read_text(document: Document) -> StoryDraft:
+    grower = Grower()
+    return grower.draft(grower.add(grower.root, DraftNode("", text=unix_lines(document.text))))
+
+
+def write_text(draft: StoryDraft) -> bytes:
+    return path_text(draft).encode("utf-8", "replace")
+
+
+def is_markdown(document: Document) -> bool:
+    if document.kind != "text":
+        return False
+    text = unix_lines(document.text)
+    try:
+        front, _ = split_front_matter(text)
+    except NotYaml:
+        return True
+    return front is not None or bool(heading_starts(text))
+
+
+def read_markdown(document: Document) -> StoryDraft:
+    """A node for the text before the first heading, and one for each heading with what follows it."""
+    text = unix_lines(document.text)
+    front: JsonObject = {}
+    try:
+        found, text = split_front_matter(text)
+        front = found or {}
+    except NotYaml as error:
+        document.tell(
+            f"what stands between the first dashes is not YAML and became part of the text ({error})"
+        )
+    grower = Grower()
+    here = grower.root
+    edges = [0, *heading_starts(text), len(text)]
+    for low, high in zip(edges, edges[1:], strict=False):
+        if high > low:
+            heading = heading_line(text, low)
+            title = plain_title(heading[1]) if heading else ""
+            marks = Marks(chapter=heading is not None, title=title)
+            here = grower.add(here, DraftNode("", text=text[low:high], marks=marks))
+    draft = grower.draft(here)
+    said = {name: _first(front, name, keys) for name, keys in _NAMES.items()}
+    draft.title, draft.byline, draft.language = said["title"], said["author"], said["lang"]
+    draft.modified = read_time(said["date"])
+    return draft
+
+
+def _first(front: JsonObject, name: str, keys: tuple[str, ...]) -> str:
+    for key in keys:
+        words = _words_of(front.get(key))
+        if read_time(words) is not None if name == "date" else words or front.get(key) == "":
+            return words
+    return ""
+
+
+def write_markdown(draft: StoryDraft) -> bytes:
+    date = write_time(draft.modified) if draft.modified is not None else ""
+    front = {"title": draft.title, "author": draft.byline, "lang": draft.language, "date": date}
+    fields: JsonObject = {name: words for name, words in front.items() if words}
+    text = path_text(draft)
+    fields["words"] = len(draft.text.split())
+    layout: dict[str, Any] = {"allow_unicode": True, "sort_keys": False, "width": float("inf")}
+    head = cast(str, _yaml.safe_dump(fields, **layout))
+    return f"---\n{head}---\n{text}".encode("utf-8", "replace")
+
+
+def split_front_matter(text: str) -> tuple[JsonObject | None, str]:
+    """Return the front matter of a text, if it begins with some, and what follows it.
+
+    Raises NotYaml where it can only have been meant as front matter, and is not.
+    """
+    found = _FENCED.match(text)
+    if found is None or not _KEY.match(found[1]):
+        return None, text
+    try:
+        value = _yaml.load(found[1], _yaml.BaseLoader)  # every plain value is text
+    except RecursionError as error:
+        raise NotYaml("it is nested too deeply") from error
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 2}: " if mark is not None else ""  # the dashes are line 1
+        raise NotYaml(where + str(getattr(error, "problem", None) or error)) from error
+    if not isinstance(value, dict):
+        raise NotYaml("it is no list of keys with values")
+    return as_object(value), text[found.end() :]
+
+
+def _words_of(value: JsonValue) -> str:
+    """Return a value as text: of a list its texts, of a mapping what it calls its name."""
+    if isinstance(value, list):
+        return ", ".join(filter(None, (_name_of(each) for each in as_list(value))))
+    return _name_of(value)
+
+
+def _name_of(value: JsonValue) -> str:
+    name = as_object(value).get("name") if isinstance(value, dict) else value
+    return well_formed(name) if isinstance(name, str) and name not in ("null", "~") else ""

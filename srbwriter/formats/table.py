@@ -1,0 +1,220 @@
+"""The table of formats, and reading and writing by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from srbwriter.formats import book, documents, folder, foreign, html, lore, markdown, novelai, own, rtf
+from srbwriter.formats.folder import Folder, ReadFile
+from srbwriter.formats.opening import Document, FormatError, NotForUs, open_document, refuse_unknown
+from srbwriter.story.model import (
+    DraftError,
+    OnProgress,
+    StoryDraft,
+    check_draft,
+    no_progress,
+    without_deleted,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of a file. ``matches`` looks at the content; ``read`` raises FormatError.
+
+    A path alone is written, but for trees.
+    """
+
+    name: str
+    label: str
+    extension: str
+    matches: Callable[[Document], bool]
+    read: Callable[[Document], StoryDraft]
+    write: Callable[[StoryDraft], bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFormat:
+    """A format whose stories are folders; it gets a function that reads a file in one."""
+
+    name: str
+    label: str
+    extension: str
+    matches: Callable[[Folder], bool]
+    read: Callable[[Folder, ReadFile], StoryDraft]
+
+
+FORMATS = (
+    Format(
+        own.NAME,
+        "srbwriter JSON (all but the undo history)",
+        ".json",
+        own.is_own,
+        own.read_own,
+        own.write_own,
+    ),
+    Format("novelai", "NovelAI story", ".story", novelai.is_story, novelai.read_story),
+    Format("novelai-scenario", "NovelAI scenario", ".scenario", novelai.is_scenario, novelai.read_scenario),
+    Format("novelai-lorebook", "NovelAI lorebook", ".lorebook", novelai.is_lorebook, novelai.read_lorebook),
+    Format("kobold", "Kobold Lite save", ".json", foreign.is_kobold, foreign.read_kobold),
+    Format("conversations", "ChatGPT, Claude", ".json", foreign.is_conversations, foreign.read_conversations),
+    Format("card", "Character card (JSON, PNG, .charx)", ".json", lore.is_card, lore.read_card),
+    Format("sillytavern", "SillyTavern chat", ".jsonl", foreign.is_tavern_chat, foreign.read_tavern_chat),
+    Format("worldinfo", "World info, lorebook of a card", ".json", lore.is_world_info, lore.read_world_info),
+    Format("mikupad", "mikupad session", ".json", foreign.is_mikupad, foreign.read_mikupad),
+    Format("loom", "Loom tree", ".json", foreign.is_loom, foreign.read_loom, foreign.write_loom),
+    Format("docx", "Word document", ".docx", documents.is_docx, documents.read_docx, book.write_docx),
+    Format("epub", "EPUB book", ".epub", html.is_epub, html.read_epub, book.write_epub),
+    Format("odt", "OpenDocument text", ".odt", documents.is_odt, documents.read_odt),
+    Format("rtf", "Rich Text Format", ".rtf", rtf.is_rtf, rtf.read_rtf),
+    Format("html", "HTML page", ".html", html.is_html, html.read_html),
+    Format(
+        "markdown", "Markdown", ".md", markdown.is_markdown, markdown.read_markdown, markdown.write_markdown
+    ),
+    Format("text", "Plain text", ".txt", markdown.is_text, markdown.read_text, markdown.write_text),
+)
+"""Every format of a file, those with the most telling content first: the first that matches is a file's."""
+
+FOLDERS = (
+    FolderFormat(
+        "scrivener", "Scrivener project (its Draft)", ".scriv", folder.is_scrivener, folder.read_scrivener
+    ),
+    FolderFormat(
+        "obsidian",
+        "Obsidian vault, each note a chapter; Longform",
+        "(folder)",
+        folder.is_vault,
+        folder.read_vault,
+    ),
+    FolderFormat(
+        "folder", "Folder of files, each a chapter", "(folder)", folder.is_folder, folder.read_files
+    ),
+)
+"""Every format of a folder. The last is for any folder, if the writer asks for one story of its files."""
+
+_TEXTS = ("html", "markdown", "text", "md", "txt")  # any text can be read as these
+ALIASES = {"md": "markdown", "txt": "text", "json": own.NAME}
+"""Other names of formats, which people try."""
+
+
+def by_name(name: str) -> Format:
+    """Return the format called ``name``. Raises KeyError, naming the formats there are."""
+    for form in FORMATS:
+        if form.name == ALIASES.get(name, name):
+            return form
+    raise KeyError(f"no format {name!r}; there are {', '.join(form.name for form in FORMATS)}")
+
+
+def writable() -> tuple[Format, ...]:
+    """Return the formats that a story can be exported to."""
+    return tuple(form for form in FORMATS if form.write is not None)
+
+
+def for_file(file: Path) -> Format | None:
+    """Return the export format for a file name: the first of its extension, unless it names another.
+
+    ``tree.loom.json`` is a Loom tree. Case does not matter.
+    """
+    fits = [form for form in writable() if form.extension == file.suffix.lower()]
+    wanted = Path(file.stem).suffix.lower().removeprefix(".")
+    return next((form for form in fits if form.name == wanted), fits[0] if fits else None)
+
+
+def no_extension(file: Path) -> str:
+    """Return in words that the name of ``file`` ends like no format's, and how it could."""
+    known = " ".join(dict.fromkeys(form.extension for form in writable()))
+    return f"{file}: no format has the extension {file.suffix or '(none)'}; use one of {known}"
+
+
+def detect(data: bytes, name: str = "the file") -> Format:
+    """Return the format of a file. Raises FormatError when it is none of the table."""
+    return _match(open_document(data, name))
+
+
+def _match(document: Document) -> Format:
+    for form in FORMATS:
+        if form.matches(document):
+            return form
+    refuse_unknown(document)
+
+
+def read(
+    data: bytes, name: str, progress: OnProgress = no_progress, *, encoding: str = "", format_name: str = ""
+) -> StoryDraft:
+    """Return the story in a file, with notices of what was left out or changed.
+
+    Args:
+        data: the file.
+        name: its name in messages.
+        progress: called with the progress.
+        encoding: the encoding of a text that is not in UTF, by a name that Python knows.
+        format_name: the format to read it as, instead of the detected one.
+
+    Raises FormatError, and KeyError for the name of no format.
+    """
+    form = by_name(format_name) if format_name else None
+    document = open_document(data, name, encoding, as_text=format_name in _TEXTS)
+    progress(0.5)
+    if form is not None and format_name not in _TEXTS and not form.matches(document):
+        raise FormatError(name, "the file", f"a file in the format {form.name}")
+    try:
+        draft = (form or _match(document)).read(document)
+    except RecursionError as error:
+        raise NotForUs(name, "is nested too deeply", "save it anew in the program that made it") from error
+    draft.notices = [*document.notices, *draft.notices]
+    return _checked(draft, name)
+
+
+def _checked(draft: StoryDraft, name: str) -> StoryDraft:
+    try:
+        check_draft(draft)
+    except DraftError as error:
+        raise FormatError(name, "the nodes", f"a tree ({error})") from error
+    return draft
+
+
+def read_folder(
+    opened: Folder, progress: OnProgress = no_progress, *, as_one: bool = False, encoding: str = "",
+    format_name: str = "",
+) -> StoryDraft:  # fmt: skip
+    """Return the story in a folder.
+
+    Args:
+        opened: the folder.
+        progress: called with the progress.
+        as_one: whether any folder may become a story, each file a chapter.
+        encoding: the encoding of texts that are not in UTF.
+        format_name: the format of the folder, or that of each file in it.
+
+    Raises FormatError for a folder that is no story, unless ``as_one`` is set.
+    """
+    folder.refuse_projects(opened)
+    done = 0
+    of_folder = next((form for form in FOLDERS if form.name == format_name), None)
+
+    def read_file(path: str) -> StoryDraft:
+        nonlocal done
+        done += 1
+        progress(min(1, done / len(opened.files)))
+        name = f"{opened.name}/{path}" if opened.name else path
+        return read(
+            opened.read_bytes(path), name, encoding=encoding, format_name="" if of_folder else format_name
+        )
+
+    known = FOLDERS if as_one else FOLDERS[:-1]
+    form = of_folder or next((form for form in known if form.matches(opened)), None)
+    if form is None:
+        cure = "name a file in it; `srbwriter import --as-one` makes one story of all of them"
+        raise NotForUs(opened.name, "is a folder", cure)
+    return _checked(form.read(opened, read_file), opened.name)
+
+
+def write(draft: StoryDraft, format_name: str) -> bytes:
+    """Return the story in a format that can be exported. Raises KeyError and DraftError."""
+    form = by_name(format_name)
+    if form.write is None:
+        names = ", ".join(other.name for other in writable())
+        raise KeyError(f"{format_name!r} can only be imported; export to one of {names}")
+    check_draft(draft)
+    return form.write(draft if form.name == own.NAME else without_deleted(draft))

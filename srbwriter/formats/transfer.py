@@ -1,0 +1,376 @@
+"""Import and export of stories, for the app, the command line and the server.
+
+The result is written to a hidden temporary file beside the target, which is renamed at the very end. A
+transfer can therefore be cancelled or killed at any moment: the target is either the old file or the complete
+new one. Reading and writing large files holds the interpreter lock for long moments, so the app runs a
+transfer in a fresh interpreter (:class:`TransferProcess`), which can be killed at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Self
+from uuid import uuid4
+
+from srbwriter import formats, paths
+from srbwriter.formats import folder as folders
+from srbwriter.formats.opening import FormatError
+from srbwriter.story import library
+from srbwriter.story.connection import in_brief, making, remove
+from srbwriter.story.model import (
+    DamagedStory,
+    DraftError,
+    NotAStory,
+    OnProgress,
+    StoryDraft,
+    StoryError,
+    no_progress,
+    within,
+)
+from srbwriter.story.store import SUFFIX
+from srbwriter.story.story import Story
+
+log = logging.getLogger(__name__)
+
+_OPENED, _FILLED = 0.1, 0.75  # share of an export when the story is open, and when its nodes are read
+_PARSED = 0.3  # share of an import when the file is parsed
+_STEP = 0.005  # share of the work between two progress messages of the other process
+_NICE = 5  # keys and branches come first
+
+
+class TransferError(StoryError):
+    """A file cannot be read or written; the message names it and a remedy."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")
+
+    @classmethod
+    def of(cls, path: Path, error: OSError) -> TransferError:
+        """Return the error for a system error about ``path``."""
+        return cls(path, in_brief(error))
+
+
+class TransferFailed(StoryError):
+    """The other process failed; the message is for the writer."""
+
+
+class Stopped(StoryError):
+    """The transfer was cancelled; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A finished transfer: the result's path, the story's title, and notices for the writer."""
+
+    path: Path
+    title: str
+    notices: tuple[str, ...] = ()
+
+
+def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tuple[str, bytes]:
+    """Return title and bytes of the story in ``source``, in the format called ``form``.
+
+    The story may be open for writing elsewhere. Raises NotAStory, DamagedStory or DraftError.
+    """
+    with Story.open(source, readonly=True) as story:
+        if story.damage is not None:
+            raise DamagedStory(story.file, str(story.damage))
+        progress(_OPENED)
+        draft = story.to_draft(within(progress, _OPENED, _FILLED))
+    progress(_FILLED)
+    return draft.title, formats.write(draft, form)
+
+
+def _beside(path: Path) -> Path:
+    """Return an unused hidden path in the folder of ``path``."""
+    return path.with_name(f".{paths.shortened(path.name, 80)}.{uuid4().hex[:8]}.part")
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Export the story ``source`` to the file ``target`` in the format called ``form``.
+
+    An existing target is replaced only with ``force``.
+    """
+
+    source: Path
+    target: Path
+    form: str
+    force: bool = False
+    part: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "part", _beside(self.target))
+
+    def run(self, progress: OnProgress = no_progress) -> Landed:
+        """Export. Raises StoryError or DraftError; then nothing is left."""
+        try:
+            title, data = rendered(self.source, self.form, progress)
+            paths.write_durable(self.part, data)
+            progress(1)
+            if self.target.exists() and not self.force:
+                raise TransferError(self.target, "is there already — choose another name")
+            paths.replace_durably(self.part, self.target)
+        except OSError as error:
+            raise TransferError.of(self.target, error) from error
+        finally:
+            self.drop()
+        return Landed(self.target, title)
+
+    def drop(self) -> None:
+        """Remove the temporary file if it exists."""
+        with contextlib.suppress(OSError):
+            self.part.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Import ``file`` as a new story in ``folder``, or as the story file ``target`` if that is given.
+
+    ``data`` is read instead of the file, whose name is then only for messages. ``title`` replaces the file's
+    own title; ``untitled`` is for a file without one, and by default its name. ``encoding`` is for a text
+    that is not in UTF, ``form`` the format to read the file as, instead of the detected one. With ``as_one``
+    a folder, or the file with ``more`` files, becomes one story; without it only the project folder of a
+    writing program does.
+    """
+
+    file: Path
+    folder: Path
+    target: Path | None = None
+    title: str = ""
+    data: bytes | None = None
+    untitled: str = ""
+    encoding: str = ""
+    form: str = ""
+    as_one: bool = False
+    more: tuple[Path, ...] = ()
+    part: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "part", _beside(self.target or self.folder / "import"))
+
+    def run(self, progress: OnProgress = no_progress) -> Landed:
+        """Import. Raises StoryError, DraftError or FormatError; then nothing is left."""
+        if self.target is not None and self.target.exists():
+            raise NotAStory(self.target, "is already there — choose another name, or open it")
+        draft = self._draft(within(progress, 0, _PARSED))
+        progress(_PARSED)
+        titles = (self.title, draft.title, self.untitled, self.file.stem)
+        title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
+        try:
+            with making(self.target or library.free_path(self.folder, title)):
+                draft = replace(draft, title=title)
+                Story.from_draft(self.part, draft, within(progress, _PARSED, 1)).close()
+            progress(1)
+            while True:
+                with contextlib.suppress(library.Taken):  # another process was faster; try the next name
+                    path = library.move(self.part, self.target or library.free_path(self.folder, title))
+                    return Landed(path, title, tuple(draft.notices))
+                if self.target is not None:
+                    raise NotAStory(self.target, "is already there — choose another name, or open it")
+        finally:
+            self.drop()
+
+    def _draft(self, progress: OnProgress) -> StoryDraft:
+        chosen = {"encoding": self.encoding, "format_name": self.form}
+        try:
+            if self.more or (self.data is None and self.file.is_dir()):
+                opened = (
+                    folders.open_files((self.file, *self.more))
+                    if self.more
+                    else folders.open_folder(self.file)
+                )
+                return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
+            if any(form.name == self.form for form in formats.FOLDERS):
+                raise TransferError(
+                    self.file, f"is no folder, as a story in {self.form} is — name the folder"
+                )
+            return formats.read(self._read(), str(self.file), progress, **chosen)
+        except OSError as error:
+            raise TransferError.of(Path(error.filename or self.file), error) from error
+
+    def _read(self) -> bytes:
+        if self.data is not None:
+            return self.data
+        if self.file.is_char_device() or self.file.is_block_device() or self.file.is_socket():
+            raise TransferError(self.file, f"is {_kind_of(self.file)} — name a file")
+        if self.file.is_fifo() and not self.file.is_relative_to("/dev/fd"):  # could block forever
+            raise TransferError(self.file, f"is a pipe — cat {self.file} | srbwriter import -")
+        if self.file.suffix == SUFFIX and self.file.is_file():  # not opened: see srbwriter.story.lock
+            none = "has the name of a story and is none — if it is a text, give it a name in .txt"
+            words = "is a story — open it; it needs no import" if library.is_story(self.file) else none
+            raise TransferError(self.file, words)
+        return self.file.read_bytes()
+
+    def drop(self) -> None:
+        """Remove the temporary file if it exists."""
+        with contextlib.suppress(OSError):
+            remove(self.part)
+            self.part.with_name(f".{self.part.name}.lock").unlink(missing_ok=True)
+
+
+def _kind_of(path: Path) -> str:
+    """Return the kind of a special file, in words."""
+    return "a pipe" if path.is_fifo() else "a socket" if path.is_socket() else "a device"
+
+
+def check_target(target: Path, *, force: bool) -> None:
+    """Raise TransferError if ``target`` cannot be written."""
+    if target.is_dir():
+        raise TransferError(target, "is a folder — name a file in it")
+    if target.exists() and not target.is_file():
+        raise TransferError(target, f"is {_kind_of(target)} — name a file, or - for standard output")
+    if not target.parent.is_dir():
+        raise TransferError(target.parent, "there is no such folder — make it, or choose another")
+    if not os.access(target.parent, os.W_OK):
+        raise TransferError.of(target.parent, PermissionError(errno.EACCES, ""))
+    if target.exists() and not force:
+        raise TransferError(target, "is there already — choose another name")
+
+
+# -- in a process of its own --------------------------------------------------------------------------
+
+
+class TransferProcess:
+    """A transfer in another process. All methods but :meth:`wait` return at once; any thread may call them.
+
+    >>> work = TransferProcess(Export(story, target, "markdown")).start()
+    """
+
+    def __init__(self, transfer: Export | Import) -> None:
+        self._transfer = transfer
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cancelled = threading.Event()
+        self._over = threading.Event()
+        self._started_at = time.monotonic()
+        self._result: Landed | Exception = Stopped("stopped")
+        self.share = 0.0
+        """The finished share of the work, from 0 to 1."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started_at
+
+    @property
+    def over(self) -> bool:
+        """Whether it is finished, has failed, or was cancelled and has removed its temporary file."""
+        return self._over.is_set()
+
+    def start(self) -> Self:
+        """Start the process; call it once."""
+        threading.Thread(target=self._run, name="srbwriter-transfer", daemon=True).start()
+        return self
+
+    def cancel(self) -> bool:
+        """Cancel the transfer; return False if it is over."""
+        if self.over:
+            return False
+        self._cancelled.set()
+        if self._process is not None:
+            self._process.kill()
+        return True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait up to ``timeout`` seconds for the end; return whether it came."""
+        return self._over.wait(timeout)
+
+    def result(self) -> Landed:
+        """Return the result of a transfer that is over. Raises Stopped, another StoryError, or OSError."""
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+    def _run(self) -> None:
+        try:
+            with _child() as process:
+                assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+                self._process = process
+                if self._cancelled.is_set():
+                    process.kill()
+                with contextlib.suppress(BrokenPipeError):  # it ended early: reading fails as well
+                    process.stdin.write(pickle.dumps(self._transfer))
+                    process.stdin.close()
+                try:
+                    self._result = self._follow(process.stdout)
+                except (EOFError, pickle.UnpicklingError) as error:
+                    process.kill()
+                    output = process.stderr.read().decode("utf-8", "replace").strip()
+                    if not self._cancelled.is_set():
+                        log.error("the process of a transfer ended: %s %s", process.wait(), output)
+                        raise TransferFailed("it ended before its time; the log says more") from error
+        except Exception as error:
+            self._result = error
+        finally:
+            if isinstance(self._result, Exception):
+                with contextlib.suppress(OSError):
+                    self._transfer.drop()
+            self._over.set()
+
+    def _follow(self, messages: IO[bytes]) -> Landed:
+        """Read the child's messages: shares, then a result, a refusal (text) or a traceback (list)."""
+        while True:
+            match pickle.load(messages):
+                case float() as share:
+                    self.share = share
+                case Landed() as landed:
+                    return landed
+                case str() as refused:
+                    raise TransferFailed(refused)
+                case trace:
+                    log.error("a transfer failed: %s", "".join(trace))
+                    raise TransferFailed("it met a defect of srbwriter; the log says more")
+
+
+def _child() -> subprocess.Popen[bytes]:
+    """Start a process that waits for a transfer. Raises OSError."""
+    # It imports the same modules as this process, and none from its working directory; it has a
+    # session of its own, so that ctrl+c in the terminal does not reach it.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", f"from {__name__} import serve_parent; serve_parent()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def serve_parent() -> None:
+    """Run in the other process: read a transfer from standard input, report on standard output."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    sent = -1.0
+
+    def send(message: object) -> None:
+        pickle.dump(message, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+    def progress(share: float) -> None:
+        nonlocal sent
+        if share - sent >= _STEP:
+            sent = share
+            send(float(share))
+
+    transfer: Export | Import = pickle.load(sys.stdin.buffer)  # the parent chose the temporary file's name
+    try:
+        send(transfer.run(progress))
+    except BrokenPipeError:  # the parent has ended, and the work is undone
+        pass
+    except (StoryError, DraftError, FormatError, OSError) as error:
+        send(str(error))
+    except Exception:
+        send([traceback.format_exc()])

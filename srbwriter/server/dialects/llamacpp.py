@@ -1,0 +1,522 @@
+"""llama.cpp's own dialect, as its server speaks it: completions, tokens, slots, and the state of the server.
+
+Metrics are written in Prometheus' text format, under llama.cpp's names.
+https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, version 0.0.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from starlette.responses import Response
+
+from srbwriter.engine.limits import check_range
+from srbwriter.engine.types import (
+    ONLY_READ,
+    EngineError,
+    EngineStats,
+    Finished,
+    FinishReason,
+    InvalidRequest,
+    Request,
+)
+
+from ..answer import (
+    NATURAL,
+    Answer,
+    Written,
+    branch_tokens,
+    finish_reason,
+    finite,
+    frame,
+    problem,
+    ratio,
+    seed_note,
+    settings_object,
+    timings,
+    token_object,
+    token_text,
+)
+from ..auth import BARE_NAME, session_file
+from ..body import Body, read_request, with_prompt
+from ..errors import ApiError, as_api_error, bad
+from ..http import Call, Dialect, Row, json_response
+from ..prompts import SystemPrompt, fill, read_chat, read_ids, read_mixed, read_prompts, refuse_media
+from ..run import FINGERPRINT, Services
+from .embeddings import EMBEDDINGS, native_embeddings
+from .openai import CHAT
+
+# ---- completions
+
+
+def _read_common(body: Body, services: Services) -> tuple[Request, CompletionAnswer]:
+    """Return the request without its prompt, and the answer. Raises ApiError.
+
+    400 for a field that means nothing, 501 for what this server cannot do.
+    """
+    refuse_media(body.values)
+    request = read_request(body, services)
+    request = replace(request, parse_special=True, logprobs=body.size("logprobs", 0) or None)
+    return request, CompletionAnswer(body, services, request)
+
+
+def read_completion(call: Call) -> tuple[list[Request], CompletionAnswer, SystemPrompt | None]:
+    """Return what continues one or several prompts, and the system prompt that the body sets.
+
+    A system prompt that comes without a prompt is only read. Raises ApiError.
+    """
+    body, services = call.body, call.services
+    request, answer = _read_common(body, services)
+    changed = _read_system_prompt(call)
+    system = changed or services.system
+    if changed is not None and not body.has("prompt"):
+        return [services.put_system_before(with_prompt(request, "", stop=ONLY_READ), system)], answer, changed
+    prompts = read_prompts(body.raw("prompt"), services.engine)
+    if "" in prompts and not system.prompt:
+        raise bad("prompt", "empty")
+    requests = [services.put_system_before(with_prompt(request, prompt), system) for prompt in prompts]
+    return requests, answer, changed
+
+
+def _read_system_prompt(call: Call) -> SystemPrompt | None:
+    """Return the text that the body puts before every later prompt, as llama.cpp did. Raises ApiError."""
+    value = call.body.raw("system_prompt")
+    if value is None:
+        return None
+    if not call.client.admin:
+        raise ApiError(403, "system_prompt stands before the prompts of all clients: it takes an admin key")
+    if isinstance(value, str):
+        return SystemPrompt(value)
+    given = Body(call.body.mapping("system_prompt") or {})
+    return SystemPrompt(given.text("prompt"), given.text("anti_prompt"), given.text("assistant_name"))
+
+
+async def completion(call: Call) -> Response:
+    requests, answer, changed = await call.work(lambda: read_completion(call))
+    response = await _reply(call, requests, answer)
+    if changed is not None:  # only now: nothing has refused the request
+        call.services.system = changed
+    return response
+
+
+async def infill(call: Call) -> Response:
+    def read() -> tuple[list[Request], CompletionAnswer]:
+        body, engine = call.body, call.engine
+        engine.capabilities.require("gap_filling")
+        request, answer = _read_common(body, call.services)
+        prefix, suffix = body.need_text("input_prefix"), body.need_text("input_suffix")
+        files: list[tuple[str, str]] = []
+        extra = body.raw("input_extra")
+        for item in cast("list[Any]", extra if isinstance(extra, list) else [] if extra is None else [None]):
+            entry = Body(cast("dict[str, Any]", item) if isinstance(item, dict) else {})
+            if not isinstance(entry.raw("text"), str):
+                raise bad("input_extra", "expected objects with text and perhaps filename")
+            files.append((entry.text("filename"), entry.text("text")))
+        ids = fill(engine, prefix + body.text("prompt"), suffix, files)
+        return [with_prompt(request, ids, add_bos=True)], answer
+
+    return await _reply(call, *await call.work(read))
+
+
+async def _reply(call: Call, requests: Sequence[Request], answer: CompletionAnswer) -> Response:
+    body, services = call.body, call.services
+    name = "id_slot" if body.has("id_slot") else "slot_id"
+    number = body.integer(name, -1)
+    number = max(number, -1) if name == "slot_id" else number  # older clients send any negative number
+    check_range(name, number, -1, services.max_n - 1)
+    response = await call.reply(requests, answer, slot=number)
+    if number >= 0 and not answer.stream:  # whoever chose a slot comes back to it
+        slot = services.slots.all(services.max_n)[number]
+        if slot.ids and call.engine.capabilities.has("pins"):
+            slot.pinned = slot.ids
+            await asyncio.to_thread(call.engine.pin, f"slot-{slot.id}", slot.ids, slot.salt)
+    return response
+
+
+class CompletionAnswer(Answer):
+    """One object for each branch; or chunks with content, then a final object for each; no ``[DONE]``."""
+
+    def __init__(self, body: Body, services: Services, request: Request) -> None:
+        super().__init__(body, services, request)
+        self.return_tokens, self.fields = body.flag("return_tokens"), body.texts("response_fields")
+        self._counts: dict[int, int] = {}
+        self._prompts: dict[int, str] = {}
+
+    def answer(self) -> Any:
+        results = [self._result(index) for index in range(len(self.record.branches))]
+        return results[0] if len(results) == 1 else results
+
+    def _result(self, index: int) -> dict[str, Any]:
+        result = self._final(index)
+        if self.request.logprobs:
+            tokens = branch_tokens(self.engine, self.of(index)[1])
+            result["completion_probabilities"] = self._probabilities(tokens)
+        return _select(result, self.fields)
+
+    def _final(self, index: int) -> dict[str, Any]:
+        """Return the last object of a branch; in a stream it has no content."""
+        generation, branch = self.of(index)
+        if generation.number not in self._prompts:  # as it was evaluated, control tokens written out
+            raw = b"".join(map(self.engine.token_bytes, generation.prompt_ids))
+            self._prompts[generation.number] = raw.decode("utf-8", "replace")
+        reason, text, ids = branch.finish_reason, branch.text, branch.ids
+        kind = "limit" if finish_reason(reason) == "length" else "none"
+        if (
+            reason in NATURAL or reason is FinishReason.EOG
+        ):  # a complete grammar and a stop token are eos, too
+            kind = "word" if branch.stop_text else "eos"
+        return {
+            "index": index,
+            "content": "" if self.stream else text,
+            "tokens": ids if self.return_tokens and not self.stream else [],
+            "id_slot": self.record.slot(index),
+            "stop": True,
+            "model": self.services.model_name,
+            "tokens_predicted": len(ids),
+            "tokens_evaluated": len(generation.prompt_ids),
+            "generation_settings": settings_object(self.engine, self.request, self.switches, branch.seed),
+            "prompt": self._prompts[generation.number],
+            "has_new_line": "\n" in text,
+            "truncated": generation.truncated,
+            "stop_type": kind,
+            "stopping_word": branch.stop_text or "",
+            **problem(branch),
+            "stopped_eos": kind == "eos",
+            "stopped_limit": kind == "limit",
+            "stopped_word": kind == "word",
+            "tokens_cached": len(generation.prompt_ids) + len(ids),
+            "timings": timings(generation, branch),
+            **seed_note(self.request),
+        }
+
+    def chunk(self, index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]) -> str:
+        self._counts[index] = self._counts.get(index, 0) + len(ids)
+        known = self._probabilities(tokens)
+        if not text and not known:
+            return ""
+        chunk: dict[str, Any] = {
+            "index": index,
+            "content": text,
+            "tokens": ids,
+            "stop": False,
+            "id_slot": self.record.slot(index),
+            "tokens_predicted": self._counts[index],
+            "tokens_evaluated": len(self.of(index)[0].prompt_ids),
+        }
+        if self.request.logprobs:
+            chunk["completion_probabilities"] = known
+        if self.switches["timings_per_token"]:
+            chunk["timings"] = timings(*self.of(index))
+        return frame(chunk)
+
+    def last(self, index: int, event: Finished) -> str:
+        return frame(_select(self._final(index), self.fields))
+
+    def _probabilities(self, tokens: Sequence[Written]) -> list[dict[str, Any]]:
+        """Return ``completion_probabilities`` in today's shape, with the one of 2024 beside it."""
+        post, engine = self.switches["post_sampling_probs"], self.engine
+
+        def entry(id: int, logprob: float) -> dict[str, Any]:
+            known = {"prob": math.exp(logprob)} if post else {"logprob": finite(logprob)}
+            return token_object(engine, id, "token", **known)
+
+        entries: list[dict[str, Any]] = []
+        for token in tokens:
+            if (known := token.logprob) is None:
+                continue
+            top = [(id, logprob) for id, logprob in known.top if not post or math.exp(logprob) > 0]
+            entries.append({
+                **entry(token.id, known.logprob),
+                "top_probs" if post else "top_logprobs": [entry(*pair) for pair in top],
+                "content": token_text(engine, token.id),
+                "probs": [{"tok_str": token_text(engine, id), "prob": math.exp(p)} for id, p in top],
+            })  # fmt: skip
+        return entries
+
+
+def _select(value: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """Return only ``fields``; ``a/b`` takes b out of a and puts it at the top, as llama.cpp does."""
+    if not fields:
+        return dict(value)
+    chosen: dict[str, Any] = {}
+    for path in fields:
+        found: Any = value
+        for part in path.split("/"):
+            found = cast("dict[str, Any]", found).get(part) if isinstance(found, Mapping) else None
+        if found is not None:
+            chosen[path.rsplit("/", 1)[-1]] = found
+    return chosen
+
+
+# ---- tokens and templates
+
+
+async def tokenize(call: Call) -> Response:
+    """``{content}`` is llama.cpp's question, ``{prompt}`` vLLM's; one answer serves both."""
+    body, engine = call.body, call.engine
+    theirs = "content" not in body.values and "prompt" in body.values
+    text: Any = body.raw("content")
+    special = body.flag("add_special", body.flag("add_bos", theirs))
+    parse_special = body.flag("parse_special", True)
+    if isinstance(text, list):  # llama.cpp takes texts and ids mixed
+        mixed = cast("list[Any]", text)
+        ids = await call.work(lambda: read_mixed("content", mixed, engine, special, parse_special))
+    else:
+        text = body.text("prompt" if theirs else "content")
+        ids = await call.tokenize(text, add_bos=special, parse_special=parse_special)
+
+    def piece(id: int) -> str | list[int]:
+        raw = engine.token_bytes(id)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return list(raw)
+
+    def make() -> Response:
+        pieces = body.flag("with_pieces")
+        tokens = [{"id": id, "piece": piece(id)} for id in ids] if pieces else ids
+        return json_response({"tokens": tokens, "count": len(ids), "max_model_len": engine.n_ctx})
+
+    return await call.work(make)
+
+
+async def detokenize(call: Call) -> dict[str, str]:
+    """``content`` is llama.cpp's answer, ``prompt`` vLLM's."""
+    ids = call.body.raw("tokens")
+    text = await call.work(lambda: call.engine.detokenize(read_ids("tokens", ids, call.engine)))
+    return {"content": text, "prompt": text}
+
+
+async def apply_template(call: Call) -> dict[str, str]:
+    chat = await call.work(lambda: read_chat(call.body, call.services, system=False), thread=True)
+    return {"prompt": chat.prompt}
+
+
+# ---- slots
+
+
+def _need_slots(call: Call) -> None:
+    if not call.settings.slots:
+        raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
+
+
+def slots(call: Call) -> list[dict[str, Any]]:
+    _need_slots(call)
+    busy = call.services.busy_branches()
+    if busy == call.services.max_n and call.switch("fail_on_no_slot"):
+        raise ApiError(503, "no slot available", headers={"Retry-After": "1"})
+    return _slot_objects(call, busy)
+
+
+_OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "banned_phrases", "dry_sequence_breakers")
+
+
+def _slot_objects(call: Call, busy: int) -> list[dict[str, Any]]:
+    """Return the state of every slot in numbers, without any text.
+
+    Idle slots are shown as busy for branches that have none, such as the terminal's.
+    """
+    engine, all_slots = call.engine, call.services.slots.all(call.services.max_n)
+    others = busy - sum(slot.busy for slot in all_slots)
+    lent = [slot.id for slot in all_slots if not slot.busy][: max(others, 0)]
+    settings = settings_object(engine, read_request(Body({}), call.services), {})
+    params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
+    objects: list[dict[str, Any]] = []
+    for slot in all_slots:
+        is_lent, branch, busy_now = slot.id in lent, slot.branch, slot.busy
+        value: dict[str, Any] = {
+            "id": slot.id, "n_ctx": engine.n_ctx, "speculative": False, "is_processing": busy_now or is_lent,
+        }  # fmt: skip
+        if branch is not None and not is_lent:
+            limit, written = branch.stop_rule.max_tokens, len(branch.ids)
+            value |= {
+                "id_task": branch.generation.number,
+                "n_prompt_tokens": len(branch.generation.prompt_ids),
+                "params": params,
+                "next_token": [
+                    {
+                        "has_next_token": busy_now,
+                        "has_new_line": "\n" in branch.text,
+                        "n_remain": max(0, limit - written) if busy_now and limit is not None else -1,
+                        "n_decoded": written if busy_now else 0,
+                    }
+                ],
+            }
+        objects.append(value)
+    return objects
+
+
+async def slot_action(call: Call) -> dict[str, Any]:
+    """Erase the tokens of a slot, save them to a file, or restore them from one."""
+    _need_slots(call)
+    services, engine, client = call.services, call.engine, call.client
+    number, action, name = call.path["slot"], call.query.get("action", ""), call.body.text("filename")
+    if not number.isdecimal() or len(number) > 6 or int(number) >= services.max_n:
+        raise ApiError(400, "Invalid slot ID", field="id_slot")
+    slot = services.slots.all(services.max_n)[int(number)]
+    if slot.client and not (client.admin or slot.client == client.name):
+        raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
+    if action == "erase":
+        erased = len(slot.ids)
+        if slot.pinned and engine.capabilities.has("pins"):
+            await asyncio.to_thread(engine.unpin, f"slot-{slot.id}")
+        slot.keep()
+        return {"id_slot": slot.id, "n_erased": erased}
+    if action not in ("save", "restore"):
+        raise ApiError(400, "Invalid action", field="action")
+    if call.settings.slot_save_path is None:
+        raise ApiError(501, "This server does not support slots actions. Start it with `--slot-save-path`")
+    if not BARE_NAME.fullmatch(name):
+        raise ApiError(400, "Invalid filename", field="filename")
+    began, owner, file = time.perf_counter(), slot.client, Path()
+    try:
+        file = session_file(call.settings, client, name, write=action == "save")
+        if action == "save":
+            tokens, size = await asyncio.to_thread(engine.save_session, file, slot.ids, slot.salt)
+            counts, took = {"n_saved": tokens, "n_written": size}, "save_ms"
+        else:
+            salt = services.salt(client)
+            ids = await asyncio.to_thread(engine.load_session, file, salt)
+            if slot.busy or slot.client != owner:  # a branch took it meanwhile, perhaps another client's
+                raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
+            counts, took = {"n_restored": len(ids), "n_read": file.stat().st_size}, "restore_ms"
+            slot.keep(ids, client.name, salt)
+            await asyncio.to_thread(engine.pin, f"slot-{slot.id}", ids, salt)
+    except InvalidRequest as error:
+        words = error.problem.replace(str(file), name)  # where its folder is concerns nobody
+        raise bad("id_slot" if action == "save" else "filename", words) from error
+    except EngineError as error:
+        raise as_api_error(error) from error
+    except OSError as error:
+        raise ApiError(400, f"{name} cannot be used ({error.strerror})", field="filename") from error
+    milliseconds = 1000 * (time.perf_counter() - began)
+    return {"id_slot": slot.id, "filename": name, **counts, "timings": {took: milliseconds}}
+
+
+# ---- the state of the server
+
+
+def health(call: Call) -> Response:
+    services = call.services
+    if services.loader.error is not None:
+        raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
+    busy, most = services.busy_branches(), services.max_n  # 503 while the model is being loaded
+    full = busy == most
+    answer: dict[str, Any] = {
+        "status": "no slot available" if full else "ok",
+        "issues": [],
+        "slots_idle": most - busy,
+        "slots_processing": busy,
+    }
+    if call.switch("include_slots") and services.settings.slots:
+        answer["slots"] = _slot_objects(call, busy)
+    if full and call.switch("fail_on_no_slot"):
+        return json_response(answer, 503, {"Retry-After": "1"})
+    return json_response(answer)
+
+
+def props(call: Call) -> dict[str, Any]:
+    services, engine = call.services, call.engine
+    info = engine.info
+    return {
+        "default_generation_settings": {
+            "id": 0,
+            "id_task": -1,
+            "n_ctx": engine.n_ctx,
+            "speculative": False,
+            "is_processing": False,
+            "params": settings_object(engine, read_request(Body({}), services), {}),
+        },
+        "total_slots": services.max_n,
+        "model_alias": services.model_name,
+        "model_path": info.path,
+        "modalities": {"vision": False, "audio": False},
+        "endpoint_slots": services.settings.slots,
+        "endpoint_props": False,
+        "endpoint_metrics": services.settings.metrics,
+        "is_sleeping": False,
+        "chat_template": services.chat_template or info.chat_template or "",
+        "bos_token": token_text(engine, engine.bos),
+        "eos_token": token_text(engine, engine.eos),
+        "build_info": FINGERPRINT,
+        "system_prompt": services.system.prompt,
+        "assistant_name": services.system.assistant_name,
+        "user_name": services.system.anti_prompt,
+    }
+
+
+def change_props(call: Call) -> None:
+    raise ApiError(501, "this server does not change its properties while it runs")
+
+
+def metrics(call: Call) -> Response:
+    """Figures of the server; those of the engine are 0 while the model is loading."""
+    services = call.services
+    if not call.settings.metrics:
+        raise ApiError(501, "This server does not support metrics endpoint. Start it with `--metrics`")
+    engine = services.loader.engine
+    s = engine.stats() if engine is not None else EngineStats()
+    rows: tuple[tuple[str, str, str, float], ...] = (
+        ("counter", "prompt_tokens_total", "Prompt tokens evaluated.", s.prompt_rows),
+        ("counter", "prompt_seconds_total", "Seconds spent on prompts.", s.prompt_seconds),
+        ("counter", "tokens_predicted_total", "Tokens written.", s.generated_tokens),
+        ("counter", "tokens_predicted_seconds_total", "Seconds spent on writing.", s.decode_seconds),
+        ("counter", "n_decode_total", "Calls of llama_decode.", s.decodes),
+        ("counter", "n_tokens_max", "Most tokens seen in one sequence.", services.tokens_max),
+        ("gauge", "prompt_tokens_seconds", "Mean prompt tokens a second.",
+         ratio(s.prompt_rows, s.prompt_seconds)),
+        ("gauge", "predicted_tokens_seconds", "Mean tokens written a second.",
+         ratio(s.generated_tokens, s.decode_seconds)),
+        ("gauge", "requests_processing", "Requests being answered.", len(services.registry.live())),
+        ("gauge", "requests_deferred", "Requests that wait for room.", s.waiting_requests),
+        ("gauge", "n_busy_slots_per_decode", "Mean branches in one llama_decode.",
+         ratio(s.branch_rows, s.decodes)),
+    )  # fmt: skip
+    text = "".join(
+        f"# HELP llamacpp:{name} {help}\n# TYPE llamacpp:{name} {kind}\nllamacpp:{name} {value!r}\n"
+        for kind, name, help, value in rows
+    )
+    headers = {"Process-Start-Time-Unix": str(int(services.started))}
+    return Response(text, 200, headers, "text/plain; version=0.0.4; charset=utf-8")
+
+
+def lora_adapters(call: Call) -> list[dict[str, Any]]:
+    """The adapters that are loaded, and how much of each."""
+    return [
+        {"id": number, "path": path, "scale": scale, "task_name": "", "prompt_prefix": ""}
+        for number, (path, scale) in enumerate(call.engine.adapters)
+    ]
+
+
+_STREAM = "stream:boolean stream_options:object"
+DIALECT = Dialect(
+    "llama.cpp",
+    (
+        Row("GET /health /v1/health", health, "whether the model is ready", public=True,
+            query="include_slots:boolean fail_on_no_slot:boolean"),
+        Row("POST /completion /completions", completion, "branches of one or several prompts",
+            f"prompt! {_STREAM} n_probs:integer return_tokens:boolean id_slot:integer "
+            "timings_per_token:boolean penalty_prompt:prompt post_sampling_probs:boolean "
+            "response_fields:texts system_prompt:any +"),
+        Row("POST /infill", infill, "text for the gap between two texts",
+            f"input_prefix! input_suffix! prompt:string input_extra:array {_STREAM} +"),
+        Row("POST /tokenize /v1/tokenize", tokenize, "text as token ids",
+            "content add_special:boolean parse_special:boolean with_pieces:boolean"),
+        Row("POST /detokenize /v1/detokenize", detokenize, "token ids as text", "tokens!:ids"),
+        Row("POST /apply-template", apply_template, "a conversation as one prompt", CHAT),
+        Row("POST /embedding /embeddings", native_embeddings, "embeddings of texts",
+            f"content!:prompt {EMBEDDINGS}"),
+        Row("GET /props", props, "the server's settings and the model's"),
+        Row("POST /props", change_props, "change settings; not possible here"),
+        Row("GET /slots", slots, "what every slot is doing", query="fail_on_no_slot:boolean"),
+        Row("POST /slots/{slot}", slot_action, "save, restore or erase a slot", "filename", query="action"),
+        Row("GET /metrics", metrics, "figures for Prometheus"),
+        Row("GET /lora-adapters", lora_adapters, "LoRA adapters and their scales"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,427 @@
+"""One HTTP request of one client: its body, its connection, and its answer, whole or streamed.
+
+Knows HTTP and no dialect. Turns "the client went away" into a cancelled request. A dialect is an object of
+:class:`Dialect`, and each of its paths a :class:`Row`; routes, the OpenAPI description and the list of paths
+open without a key are all made from these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar, cast
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.limits import CONTAINERS, DEPTH, NUMBERS, check_prompt, too_deep
+from srbwriter.engine.types import Failed, Request
+
+from .answer import JSON, Answer, encode
+from .auth import Client
+from .body import SPELLINGS, Body
+from .errors import ApiError, as_api_error, llamacpp_error, respell_field
+from .registry import Record
+from .run import LARGE, Follower, Services, on_thread
+
+T = TypeVar("T")
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encode(value), status, dict(headers or {}), JSON)
+
+
+# ---- bodies
+
+
+def parse_json(raw: bytes) -> Any:
+    """Parse a body, up to the depth and size that are allowed. Raises ApiError (400)."""
+    containers = raw.count(b"[") + raw.count(b"{")
+    if containers > CONTAINERS:
+        raise ApiError(400, f"the body has more than {CONTAINERS} lists and objects")
+    if raw.count(b",") > NUMBERS:
+        raise ApiError(400, f"the body has more than {NUMBERS} numbers")
+    try:
+        try:
+            value = msgspec.json.decode(raw)
+        except (
+            msgspec.MsgspecError,
+            UnicodeDecodeError,
+        ):  # or with half a surrogate pair, which JSON can write
+            value = _mended(json.loads(raw.decode(), parse_constant=_refuse))
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        raise ApiError(400, f"the body is not valid JSON: {error}") from None
+    if containers > DEPTH and too_deep(value):
+        raise ApiError(400, f"the body is nested too deeply: more than {DEPTH} lists and objects")
+    return value
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _mended(value: Any) -> Any:
+    """Replace half surrogate pairs, which UTF-8 cannot write, by U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return value
+
+
+# ---- one request
+
+
+class Call:
+    """One HTTP request, as handlers get it. Work for its client is cancelled when the client disconnects."""
+
+    def __init__(self, request: HttpRequest, services: Services, dialect: Dialect) -> None:
+        self.request, self.services, self.settings = request, services, services.settings
+        self.dialect = dialect
+        self.id: str = request.scope["srbwriter.id"]
+        self.client: Client = request.scope["srbwriter.client"]
+        self.body = Body({})
+        self.large = False  # whether its body is: it is read on a thread then
+        self._gone: asyncio.Task[None] | None = None  # ends when the client disconnects
+
+    @property
+    def engine(self) -> Backend:
+        return self.services.engine
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        return self.request.path_params
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self.request.query_params
+
+    def switch(self, name: str) -> bool:
+        """Whether a query parameter is present and neither 0, false nor no."""
+        value = self.query.get(name)
+        return value is not None and value.lower() not in ("0", "false", "no")
+
+    async def receive(self) -> None:
+        """Read the body, which becomes ``body``. The content type does not matter. Raises ApiError."""
+        encoding = self.request.headers.get("content-encoding", "identity")
+        if encoding.strip().lower() not in ("identity", ""):
+            words = f"the body is encoded as {encoding[:80]}; send it uncompressed, without Content-Encoding"
+            raise ApiError(415, words, headers={"Accept-Encoding": "identity"})
+        limit, size = self.settings.max_body, 0
+        chunks: list[bytes] = []
+        closing = {"Connection": "close"}
+        try:
+            async with asyncio.timeout(min(self.settings.timeout, self.settings.body_seconds)):
+                async for chunk in self.request.stream():
+                    size += len(chunk)
+                    if size > limit:
+                        raise ApiError(413, f"the body is larger than {limit} bytes", headers=closing)
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise ApiError(408, "the body did not arrive in time", headers=closing) from None
+        await self.parse(b"".join(chunks))
+
+    async def parse(self, raw: bytes) -> None:
+        """Take a JSON object as the body; nothing at all is an empty one. Raises ApiError (400)."""
+        self.large = len(raw) > LARGE
+        value: Any = await self.work(lambda: parse_json(raw)) if raw.strip() else {}
+        if not isinstance(value, dict):
+            raise ApiError(400, "the body must be a JSON object")
+        self.body = Body(cast("dict[str, Any]", value))
+
+    async def work(self, do: Callable[[], T], *, thread: bool = False) -> T:
+        """Return what ``do`` makes of the body: on a thread where that is large, or if ``thread``."""
+        return await on_thread(do) if thread or self.large else do()
+
+    # ---- requests of the engine
+
+    async def submit(
+        self, requests: Sequence[Request], id: str | None = None, slot: int = -1, *, tag: str = ""
+    ) -> Record:
+        """Hand requests of this client to the engine; see :meth:`.run.Services.submit`.
+
+        Under an ``id`` of their own they outlive the connection.
+        """
+        return await self.services.submit(
+            requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy,
+            large=self.large,
+        )  # fmt: skip
+
+    async def reply(
+        self, requests: Sequence[Request], answer: Answer, *, slot: int = -1, tag: str = ""
+    ) -> Response:
+        """Submit requests and return their answer, streamed or whole. Raises ApiError."""
+        record = await self.submit(requests, slot=slot, tag=tag)
+        answer.begin(record)
+        return await (self.stream(record, answer) if answer.stream else self.whole(record, answer.answer))
+
+    def stop_own(self, tag: str = "") -> bool:
+        """Cancel the requests of this key from this address; return whether any was live."""
+        live = [record for record in self.services.registry.own(self.client, tag) if record.live]
+        for record in live:
+            record.cancel()
+        return bool(live)
+
+    def record(self, id: str = "") -> Record:
+        """Return a request that this client may see, by default the path's. Raises ApiError (404)."""
+        return self.services.registry.get(id or self.path["id"], self.client)
+
+    def parent(self) -> Branch | None:
+        """Return the parent branch, which the body names as ``{"request": id, "branch": number}``, or None.
+
+        Raises ApiError (404).
+        """
+        given = self.body.mapping("parent")
+        if given is None:
+            return None
+        parent = Body(given)
+        return self.record(parent.text("request") or "none").branch(parent.integer("branch", 0))
+
+    async def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]:
+        engine = self.engine
+        check_prompt("content", len(text))
+        return await self.work(lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special))
+
+    # ---- answering
+
+    async def until_gone(self, work: Awaitable[T]) -> T:
+        """Return the result of ``work``. Raises ClientDisconnect when the client leaves first."""
+        if self._gone is None:
+            self._gone = asyncio.create_task(_disconnect(self.request.receive))
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientDisconnect
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def whole(self, record: Record, make: Callable[[], Any]) -> Response:
+        """Wait until all is written, then answer with the value of ``make`` as JSON."""
+        try:
+            await self.until_gone(self.services.finish(record))
+        finally:
+            self.close()
+        if (error := record.error) is not None:
+            raise as_api_error(error)
+        headers = {"X-Queue": str(self.services.registry.place(record))}
+
+        def encoded() -> Response:
+            return WholeResponse(encode(make()), 200, headers, JSON)
+
+        return await self.work(encoded, thread=record.size > LARGE)
+
+    async def stream(self, record: Record, answer: Answer, *, after: int = 0, own: bool = True) -> Response:
+        """Answer with the frames of a record, without those of its first ``after`` events.
+
+        An error before the first frame is an ordinary error response. The record is cancelled with the
+        connection, unless ``own`` is false because the client only watches it.
+        """
+
+        def close() -> None:
+            if own:
+                record.cancel()
+            self.close()
+
+        out = self.frames(record, answer, after)
+        try:
+            first = await self.until_gone(anext(out, b""))
+        except BaseException:
+            close()
+            raise
+        assert self._gone is not None
+        headers = {
+            "cache-control": "no-cache", "x-accel-buffering": "no",
+            "X-Queue": str(self.services.registry.place(record)), **answer.headers,
+        }  # fmt: skip
+        return StreamResponse(first, out, headers, self._gone, self.settings.timeout, close)
+
+    async def frames(self, record: Record, answer: Answer, after: int = 0) -> AsyncGenerator[bytes]:
+        """Yield the frames of a record, without those of its first ``after`` events.
+
+        An error before the first frame is raised, a later one is a frame. A request in the queue reports its
+        place after a second, and whenever the place changes.
+        """
+        begun, quiet, reported = False, 0.0, -1
+        ping_seconds = self.settings.ping_seconds
+        look = min(1.0, ping_seconds)
+        with Follower(self.services.notifier, record.generations, after) as follower:
+            async for news in follower.batches(look):
+                failed = any(isinstance(event, Failed) for _, event in news)
+                if failed and not begun:
+                    break
+                if news:
+                    quiet, out = 0.0, answer.frames(news)
+                elif record.waiting and (now := self.services.registry.place(record)) != reported:
+                    reported, out = now, answer.waiting(now)
+                else:
+                    quiet += look
+                    silent = quiet >= ping_seconds
+                    quiet, out = (0.0, answer.ping) if silent else (quiet, b"")
+                if out:
+                    begun = True
+                    yield out
+                if failed:
+                    break
+        if (error := record.error) is None:
+            yield answer.end()
+        elif begun:
+            yield answer.error(as_api_error(error))
+        else:
+            raise as_api_error(error)
+
+    def close(self) -> None:
+        """Stop watching the connection."""
+        if self._gone is not None:
+            self._gone.cancel()
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+_PIECE = 256 * 1024  # bytes: the loop copies each piece, and waits for slow readers between two
+
+
+class WholeResponse(Response):
+    """A response whose body may be large; it is sent in pieces."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await self.send_body(send, bytes(self.body))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @staticmethod
+    async def send_body(send: Send, body: bytes) -> None:
+        for start in range(0, len(body), _PIECE):
+            part = body[start : start + _PIECE]
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+
+
+class StreamResponse(WholeResponse):
+    """Send frames as they come; stop at once when the client disconnects or stops reading."""
+
+    def __init__(
+        self, first: bytes, frames: AsyncGenerator[bytes], headers: Mapping[str, str],
+        gone: asyncio.Task[None], timeout: float, close: Callable[[], None],
+    ) -> None:  # fmt: skip
+        super().__init__(None, 200, headers)
+        del self.headers["content-length"]
+        self._first, self._frames, self._gone = first, frames, gone
+        self._timeout, self._close = timeout, close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = asyncio.create_task(self._write(send))
+        try:
+            await asyncio.wait({writer, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if writer.done():
+                writer.result()
+        finally:
+            writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await writer
+            await self._frames.aclose()
+            self._close()
+
+    async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        frame = self._first
+        with contextlib.suppress(TimeoutError):  # a client that stopped reading is dropped
+            while frame:
+                async with asyncio.timeout(self._timeout):
+                    await self.send_body(send, frame)
+                frame = await anext(self._frames, b"")
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+# ---- dialects and their rows
+
+Handler = Callable[[Call], Awaitable[Any] | Any]
+"""Answers a call with a response, or with the JSON value of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method on one or more paths: ``GET /a /b``.
+
+    ``body`` and ``query`` name the fields of the body and the query with their types: ``prompt! n:integer``,
+    where ``!`` marks what has to be there and ``+`` stands for all parameters. ``public`` paths are open
+    without a key. Several dialects may have a row for one path: the first whose ``claims`` returns true
+    answers, or else the one without ``claims``. A row with ``gives_way`` is left out where the server serves
+    a folder.
+    """
+
+    where: str
+    handler: Handler
+    summary: str
+    body: str = ""
+    query: str = ""
+    public: bool = False
+    claims: Callable[[Call], bool] | None = None
+    gives_way: bool = False
+
+    @property
+    def method(self) -> str:
+        return self.where.split()[0]
+
+    @property
+    def paths(self) -> list[str]:
+        return self.where.split()[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One family of clients: their paths, the JSON of their errors, the status for a server that is busy.
+
+    Errors of unknown paths that begin with one of ``prefixes`` have its form.
+    """
+
+    title: str
+    rows: Sequence[Row] = ()
+    errors: Callable[[ApiError], dict[str, Any]] = llamacpp_error
+    busy: int = 503
+    prefixes: tuple[str, ...] = ()
+
+
+def answering(
+    group: Sequence[tuple[Dialect, Row]], services: Services
+) -> Callable[[HttpRequest], Awaitable[Response]]:
+    """Return the endpoint of a path, which one or several rows share; the last answers what nobody claims."""
+
+    async def answer(request: HttpRequest) -> Response:
+        dialect, row = group[-1]
+        call = Call(request, services, dialect)
+        try:
+            if request.method in ("POST", "PATCH"):
+                await call.receive()
+            dialect, row = next((one for one in group if one[1].claims and one[1].claims(call)), group[-1])
+            call.dialect = dialect
+            value = row.handler(call)
+            value = await value if inspect.isawaitable(value) else value
+            return value if isinstance(value, Response) else json_response(value)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it; the log shows it
+        except Exception as error:
+            problem = as_api_error(error)
+            respell_field(problem, call.body.values, SPELLINGS)
+            return json_response(call.dialect.errors(problem), problem.status, problem.headers)
+
+    return answer

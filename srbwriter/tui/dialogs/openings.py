@@ -1,0 +1,136 @@
+"""The picker of an opening: sample prompts, then the writer's own stories."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from srbwriter import paths
+from srbwriter.story import ROOT, Story, files
+from srbwriter.tui.dialogs.picker import Choice, Picker
+
+if TYPE_CHECKING:
+    from srbwriter.tui.write.screen import WriteScreen
+
+
+KINDS = ("base", "instruct")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePrompt:
+    """An opening. ``kind`` is the kind of model it suits; ``sampling`` maps parameter names to values.
+
+    ``text`` is the beginning of the story. ``request`` is the instruction for an instruction model and never
+    becomes part of the story; a sample of kind "instruct" always has one and may have no text.
+    """
+
+    title: str
+    genre: str
+    form: str
+    kind: str
+    text: str = ""
+    request: str = ""
+    memory: str = ""
+    sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    simple: bool = False
+    """Simple enough for a small model to continue."""
+
+
+def read_prompt(file: Path) -> SamplePrompt:
+    """Read a sample prompt: TOML between two lines of +++, then a text."""
+    _, front, text = file.read_text("utf-8").split("+++\n", 2)
+    return SamplePrompt(text=text.rstrip("\n"), **tomllib.loads(front))
+
+
+def load_prompts() -> list[SamplePrompt]:
+    """Return every prompt that comes with the program, simple ones first."""
+    found = map(read_prompt, sorted(paths.asset_dir("sample_prompts").glob("*.txt")))
+    return sorted(found, key=lambda prompt: (prompt.kind, not prompt.simple, prompt.genre, prompt.title))
+
+
+def opening_choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choice]:
+    """Return picker entries: prompts that suit the model, other prompts, then the writer's own stories.
+
+    Choosing a story leaves the current one, so a story is never the preselected entry.
+    """
+    found: list[Choice] = []
+    ordered = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != instruct)
+    for prompt in ordered:
+        about = f"{prompt.genre}, {prompt.form}"
+        if prompt.kind == "instruct":
+            about += " · for instruct models"
+        found.append(Choice(prompt, prompt.title, about, _preview(prompt)))
+    return found + [Choice(path, title, "opens your story", f"{path}") for path, title in recent]
+
+
+def _preview(prompt: SamplePrompt) -> str:
+    parts = [prompt.text] if prompt.text else []
+    if prompt.request:
+        parts.insert(0, f"Request: {prompt.request}")
+    if prompt.memory:
+        parts.append(f"Memory: {prompt.memory}")
+    if prompt.sampling:
+        parts.append(", ".join(f"{name} {value}" for name, value in prompt.sampling.items()))
+    return "\n\n".join(parts)
+
+
+def offer_openings(screen: WriteScreen) -> None:
+    """Let the writer choose an opening; escape keeps the empty page."""
+    session = screen.session
+    recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
+
+    def chosen(value: object) -> None:
+        if isinstance(value, SamplePrompt):
+            begin_sample(screen, value)
+        elif isinstance(value, Path):
+            screen.app.open_story(value)
+
+    foot = "enter starts with it and writes branches · esc keeps an empty page · type to narrow"
+    if recent:
+        foot += " · your own stories are last in the list"
+    screen.ask(Picker("Choose an opening", opening_choices(session.instruct, recent), foot=foot), chosen)
+
+
+def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
+    """Start from ``prompt`` and write branches; if the current story has words, start a new story.
+
+    If the sample is only a request and the model follows no requests, write no branches: they would be about
+    anything.
+    """
+    session = screen.session
+    writes = session.instruct or bool(prompt.text)
+    notes = [] if session.instruct or not prompt.request else [_NEEDS_INSTRUCTION_MODEL]
+    session.keep()
+    session.sampling = replace(session.sampling, **prompt.sampling)
+    screen.app.knobs.keep()
+    if session.text().strip():
+        made = files.begin(prompt.title, paths.library_dir())
+        with Story.open(made) as story:
+            _put(story, prompt)
+        notes = [f"A new story. {session.title} is as you left it.", *notes]
+        screen.app.open_story(made, notes, begins=writes)
+        return
+    _put(session.story, prompt)
+    screen.show_story()
+    for words in notes:
+        screen.notify(words)
+    if writes:
+        screen.run("generate")
+
+
+_NEEDS_INSTRUCTION_MODEL = (
+    "This sample is a request, and the model only continues text. Choose an instruction model (Change the "
+    "model in the menu), or write the beginning yourself."
+)
+
+
+def _put(story: Story, prompt: SamplePrompt) -> None:
+    """Give an empty story a sample's text, memory and request, replacing those of an earlier sample."""
+    own = story.own_settings(ROOT)
+    memory = prompt.memory or (own.memory if own.request is None else None)
+    story.put_settings(ROOT, replace(own, memory=memory, request=prompt.request or None))
+    if prompt.text:
+        story.add(story.current, [prompt.text], "imported", stand=True)  # the writer did not type them

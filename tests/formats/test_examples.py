@@ -1,0 +1,259 @@
+"""Files of other writing programs: what each reads as, and what a fault in it costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from srbwriter import formats
+from srbwriter.story.model import check_draft, path_to
+from tests.formats.files import (
+    Shape,
+    by_text,
+    fixture_json,
+    load,
+    path_text,
+    shape,
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """The tree of texts in a file, the text that is shown, and values of the story and of nodes by text."""
+
+    tree: Shape
+    path: str
+    story: dict[str, Any] = field(default_factory=dict[str, Any])
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+def value_at(value: Any, place: str) -> Any:
+    """What stands at a dotted place, such as ``root.settings.lore.0.keys``."""
+    for step in place.split("."):
+        if isinstance(value, list | tuple):
+            value = value[int(step)]
+        else:
+            value = value[step] if isinstance(value, dict) else getattr(value, step)
+    return value
+
+
+MEMORY, NOTE, LORE = "root.settings.memory", "root.settings.author_note", "root.settings.lore"
+
+FERRY = (
+    "Write of a ferry.\nThe ferry was late.\n“It is always late,” said Ada 🏮, and the lanterns came on."
+    "\nShe counted the bells."
+)
+
+EXAMPLES = {
+    "loom.json": Example(
+        ("", [("The ferry was late", [(", as always.\n", []), (", and  the fog ", [])])]),
+        "The ferry was late, and  the fog ",
+        {MEMORY: "A harbour."},
+        {
+            "The ferry was late": {
+                "author": "writer", "created": 1683195072, "marks.bookmark": True, "marks.tags": ("draft",),
+                "marks.chapter": True, "marks.title": "The crossing",
+            },
+            ", as always.\n": {
+                "author": "model", "marks.visited": False, "generation.model": "davinci",
+                "settings.memory": "Another.",
+            },
+            ", and  the fog ": {
+                "author": "edited", "marks.visited": True
+            },
+        },
+    ),
+    "loom_old.json": Example(
+        ("Once", [(" upon", []), (" again", [])]), "Once upon",
+        nodes={" upon": {"marks.bookmark": True}},
+    ),
+    "loom_simple.json": Example(("Once", [(" upon", []), (" again", [("!", [])])]), "Once upon"),
+    "loomsidian.json": Example(
+        ("It was <late>", [(" a [note]", []), (" and cold", [])]), "It was <late> a [note]",
+        {"current_id": "n3"},
+        {" a [note]": {"marks.bookmark": True, "marks.visited": False}},
+    ),
+    "kobold_lite.json": Example(
+        ("", [("A.", [(" B.", [(" D.", []), (" C.", [])]), (" E.", [])])]), "A. B. C.",
+        {
+            f"{LORE}.0.keys": ["/cel+/i"],
+            f"{LORE}.0.enabled": False,
+        },
+    ),
+    "mikupad.json": Example(
+        ("", [("The sea", [(" was grey", [(", I said", [])])])]), "The sea was grey, I said",
+        {
+            "title": "My story", MEMORY: "<<A harbour.>>", NOTE: "[\ngrim]",
+            "root.settings.author_note_depth": 3,
+            f"{LORE}.0.name": "Harbour", f"{LORE}.0.keys": ["/harbou?r/i", r"/a\/b/i"],
+            f"{LORE}.0.scan_depth": 1650,
+        },
+        {
+            "The sea": {"author": "writer"}, " was grey": {"author": "model"},
+            ", I said": {"author": "writer"},
+        },
+    ),
+    "story.md": Example(
+        ("", [("Before.\n\n", [
+            ("# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n", [("## Two ##\nEnd", [])])
+        ])]),
+        "Before.\n\n# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n## Two ##\nEnd",
+        {
+            "title": "The ferry", "byline": "Ada", "modified": 1714953600, "nodes.1.marks.chapter": False,
+            "nodes.2.marks.title": "One", "nodes.3.marks.title": "Two",
+        },
+    ),
+    "sillytavern.jsonl": Example(
+        ("", [
+            ("Hi.", []),
+            ("Hello there.", [("\n\nWhere are we?", [
+                ("\n\nThey are at the pier.", [("\n\nNever mind.", [])]),
+                ("\n\nAt the old pier.", [("\n\nGood.", [])]), ("\n\nAt the pier.", []),
+            ])]),
+            ("Yes?", []),
+        ]),
+        "Hello there.\n\nWhere are we?\n\nAt the old pier.\n\nGood.",
+        {"title": "Mira", "byline": "Ada", NOTE: "tense", "root.settings.author_note_depth": 4},
+        {
+            "Hi.": {"generation.model": "llama-7b"},
+            "Hello there.": {"author": "model", "generation.model": "llama-8b"},
+            "Yes?": {"generation": None, "created": None},
+            "\n\nWhere are we?": {"author": "writer"},
+            "\n\nAt the old pier.": {"author": "edited"}, "\n\nAt the pier.": {"author": "model"},
+            "\n\nThey are at the pier.": {"marks.tags": ("hidden", "Note")},
+            "\n\nNever mind.": {"marks.tags": ("hidden", "Ada")},
+        },
+    ),
+    "sillytavern_group.jsonl": Example(
+        ("", [("Who is there?", [("\n\nOnly me.", [("\n\nAnd me.", [])]), ("\n\nNobody.", [])])]),
+        "Who is there?\n\nOnly me.\n\nAnd me.",
+        {"title": "Mira, Tom, the mate", "byline": "Ada"},
+        {
+            "Who is there?": {"marks.tags": ("Mira",)}, "\n\nAnd me.": {"marks.tags": ("Ada",)},
+            "\n\nNobody.": {"marks.tags": ("Tom the mate",)},
+            "\n\nOnly me.": {"marks.tags": ("Tom the mate",)},
+        },
+    ),
+    "worldinfo.json": Example(
+        ("", []), "",
+        {
+            "title": "Harbour", f"{LORE}.0.id": "7", f"{LORE}.0.name": "Harbour",
+            f"{LORE}.0.keys": ["harbour", "/ships?/i"],
+            f"{LORE}.0.depth": 6, f"{LORE}.0.order": 50,
+            f"{LORE}.0.case_sensitive": True, f"{LORE}.0.whole_words": True, f"{LORE}.0.enabled": True,
+            f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.depth": None,
+           
+        },
+    ),
+    "lorebook_v3.json": Example(
+        ("", []), "",
+        {
+            "title": "Lighthouse", "root.settings.lore_budget": 512,
+            f"{LORE}.0.keys": ["/the l[iy]ght/", "/lamp|lantern/"],
+            f"{LORE}.0.depth": 2, f"{LORE}.0.whole_words": True,
+            f"{LORE}.1.name": "Sea", f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False,
+           
+        },
+    ),
+    "card.json": Example(
+        ("", [('Mira looks up. "{{user}}?"', []), ("The door is open.", [])]), 'Mira looks up. "{{user}}?"',
+        {
+            MEMORY: "Mira keeps the light.\n\nwry\n\nA storm.", NOTE: "Mira is tired.",
+            "root.settings.author_note_depth": 4, "root.marks.note": "Best at night.",
+            "root.marks.tags": ("sea", "wry"), f"{LORE}.0.text": "Mira's light is failing.",
+            f"{LORE}.0.keys": ["light"], f"{LORE}.0.enabled": False,
+            f"{LORE}.0.order": 3, "root.settings.lore_budget": 300, "title": "Mira", "byline": "Ada",
+        },
+    ),
+    "card_v1.json": Example(("", [("Tom nods.", [])]), "Tom nods.", {MEMORY: "Tom mends nets."}),
+    "card_v3.json": Example(
+        ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
+        {"title": "Mira Vane", "created": 1700000000, "modified": 1700000100},
+        {"Mira waves to all.": {"marks.tags": ("group",)}},
+    ),
+    "novelai.story": Example(
+        ("", [("The ferry was late. Very late. I waited.", [])]), "The ferry was late. Very late. I waited.",
+        {
+            MEMORY: "A river.", NOTE: "[ Style: plain ]", "root.settings.author_note_depth": 3,
+            "title": "The ferry", "created": 1650000000, "modified": 1650000001,
+            "root.marks.note": "A late ferry.", "root.marks.tags": ("river",),
+        },
+    ),
+    "novelai_document.story": Example(
+        ("", [(FERRY, [])]), FERRY,
+        {
+            MEMORY: "A river between two towns.", "root.marks.note": "A river, at night.",
+            f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
+        },
+    ),
+    "novelai.scenario": Example(
+        ("", [("You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.", [])]),
+        "You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.",
+        {
+            "title": "The ferry", "byline": "Ada", "root.marks.note": "Wait for a ferry at ${town}.",
+            "root.marks.tags": ("river", "night"), MEMORY: "You are ${name}.",
+            f"{LORE}.0.keys": ["town", "/quays?/i"], f"{LORE}.0.scan_depth": 2000,
+        },
+    ),
+    "novelai.lorebook": Example(
+        ("", []), "",
+        {
+            f"{LORE}.0.id": "f1", f"{LORE}.0.name": "Ferry", f"{LORE}.0.keys": ["ferry", "/boats?/"],
+            f"{LORE}.0.text": "----\nThe ferry is old.\n", f"{LORE}.0.depth": 0,
+            f"{LORE}.0.scan_depth": 1000, f"{LORE}.0.token_budget": 200, f"{LORE}.0.order": 400,
+            f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.token_budget": None,
+            f"{LORE}.1.depth": None, f"{LORE}.2.enabled": False,
+        },
+    ),
+    "loomsidian_list.json": Example(
+        ("It", [(" was", [])]), "It was", {"root.author": "writer"}, {" was": {"author": "model"}}
+    ),
+    "story.txt": Example(
+        ("", [("The ferry was late.\n\n  I waited. ", [])]), "The ferry was late.\n\n  I waited. "
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", EXAMPLES)
+def test_an_example_reads_as_it_says(file: str) -> None:
+    draft, example = load(file), EXAMPLES[file]
+    check_draft(draft)
+    assert (shape(draft), path_text(draft)) == (example.tree, example.path)
+    assert {place: value_at(draft, place) for place in example.story} == example.story
+    for text, values in example.nodes.items():
+        node = by_text(draft, text)
+        assert {place: value_at(node, place) for place in values} == values, text
+
+
+# -- loom ------------------------------------------------------------------------------------------------
+
+
+def test_loom_is_written_with_chapters_memory_and_tags() -> None:
+    written = json.loads(formats.write(load("loom.json"), "loom"))
+    assert written["selected_node_id"] == fixture_json("loom.json")["selected_node_id"]
+    node = written["root"]["children"][0]
+    assert node["meta"]["source"] == "prompt" and sorted(node["tags"]) == ["bookmark", "draft"]
+    assert [chapter["root_id"] for chapter in written["chapters"].values()] == ["a"]
+    assert written["chapters"][node["chapter_id"]]["root_id"] == "a"
+    assert written["root"]["frame"]["generation_settings"]["global_context"] == "A harbour."
+    assert written["tags"]["draft"]["scope"] == "node", "every tag on a node is defined"
+
+
+# -- KoboldAI --------------------------------------------------------------------------------------------
+
+
+def test_turns_of_kobold_lite_are_prose_with_their_authors() -> None:
+    draft = load("kobold_instruct.json")
+    first = "Write about a storm, Mira."
+    path = path_to(draft, draft.current_id)[1:]
+    assert [(node.text, node.author) for node in path] == [
+        (first, "writer"), ("\n\nThe storm came.", "model"), ("\n", "model"), ("\nGo on.", "writer"),
+        ("\n\n It stayed.", "model"),
+    ]  # fmt: skip
+    assert by_text(draft, " And went.").author == "model", "the other branch goes on with the same turn"
+    settings = draft.root.settings
+    assert (settings.memory, settings.author_note) == ("You tell tales.\n\nGladly.", "[Note: Ask Ada.]")
+    assert settings.lore[0].text == "It is old."

@@ -1,0 +1,67 @@
+"""The program's own JSON: nothing is lost, and a broken file is refused by its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from srbwriter import formats
+from srbwriter.formats import FormatError
+from srbwriter.story.model import (
+    DraftNode,
+    Generation,
+    LoreEntry,
+    Marks,
+    Progress,
+    Settings,
+    Span,
+    StoryDraft,
+    Template,
+)
+from tests.formats.files import changed, read_json, without
+
+LORE = LoreEntry("l", "Sea", "It is old.", ["sea", "/ships?/i"], depth=2, order=-3, meta={"a": [1, None]})
+WHOLE = StoryDraft(
+    [
+        DraftNode(
+            "r", settings=Settings(memory="A \\ sea.", lore=[LORE], template=Template("t", "<", "|", ">"))
+        ),
+        DraftNode(
+            "a", "r", 1, "One two", "edited",
+            [Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")],
+            Generation(2**63, {"temperature": 0.5}, "m", "stop"),
+            Marks(True, ("x",), "n", True, "T", False, True),
+            Settings(author_note="grim", sampling={"top_k": 40}), 1.5, {"steered": ["a"]}, 9,
+        ),
+        DraftNode("b", "r", 0, "夜 🌙\n", "writer"),
+    ],
+    "b", "Title", "Ada", "de", 1.0, 2.0, id="12345678-1234-5678-1234-567812345678", values={"view": {"a": 1}},
+    days={"2024-05-06": Progress(3, 2, 9, 1.5)},
+)  # fmt: skip
+
+
+def test_nothing_is_lost() -> None:
+    assert formats.read(formats.write(WHOLE, "srbwriter"), "a.json") == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("version",), 3, "a newer program"),
+        (("version",), "1", "1 to 2"),
+        (("story",), None, "expected a story"),
+        (("story", "nodes", 1, "author"), "x", "'x'"),
+        (("story", "nodes", 1, "parent_id"), "zz", "'zz' does not come before"),
+        (("story", "current_id"), "zz", "current node"),
+        (("story", "nodes", 1, "text"), "y", "runs do not join"),
+        (("story", "nodes"), [], "at least a root"),
+        (("story", "nodes", 1, "id"), "r", "twice"),
+    ],
+)
+def test_a_broken_file_is_refused(path: tuple[str | int, ...], value: Any, words: str) -> None:
+    file = json.loads(formats.write(WHOLE, "srbwriter"))
+    with pytest.raises(FormatError, match=re.escape(words)):
+        read_json(without(file, *path) if value is None else changed(file, value, *path))

@@ -1,0 +1,83 @@
+"""Steps that many tests of the desk begin with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from textual.screen import Screen
+from textual.widgets import Input
+
+from srbwriter.tui.widgets.tints import UNKNOWN
+from tests.tui.conftest import Bench
+
+LONG = 60.0  # seconds; only a failing test waits that long
+
+
+async def started(bench: Bench, tokens: int = 12) -> None:
+    """Branches are being written and the first has the focus."""
+    bench.session.generate()
+    await bench.tokens(tokens)
+    await bench.on_panes()
+
+
+async def long_branch(bench: Bench) -> None:
+    """Branches that are longer than their panes, and still being written."""
+    bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
+    await started(bench, 300)
+
+
+async def opened(bench: Bench, kind: type[Screen[Any]]) -> Any:
+    await bench.pilot.pause()
+    assert isinstance(bench.app.screen, kind), f"{kind.__name__} is not open"
+    return bench.app.screen
+
+
+async def answer(bench: Bench, text: str) -> None:
+    """Answer the question that is open."""
+    await bench.pilot.pause()
+    fields = bench.app.screen.query(Input)
+    assert bench.app.screen is not bench.screen and fields, "nothing was asked"
+    fields.first().value = text
+    await bench.press("enter")
+
+
+def visible(bench: Bench) -> str:
+    """All text on the screen, in lines."""
+    strips = bench.app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+def head(bench: Bench, index: int = 0) -> str:
+    bench.screen.pump.flush()
+    return bench.screen.grid.panes[index].head
+
+
+async def ended(bench: Bench) -> None:
+    """Wait until the export or import is over and said."""
+    begun = time.monotonic()
+    while bench.app.transfers.busy:
+        assert time.monotonic() < begun + LONG, "it does not end"
+        await asyncio.sleep(0.02)
+        bench.screen.pump.flush()
+    await bench.pilot.pause()
+
+
+async def coloured(bench: Bench, length: int) -> None:
+    """Let the engine look up what colours the story."""
+
+    def unknown() -> int:
+        found = bench.screen.editor.provenance
+        if found is None:
+            return length
+        return sum(end - start for start, end, tint in found.between(0, length) if tint == UNKNOWN)
+
+    for _ in range(200):
+        bench.session.sync()
+        bench.session.engine.process()
+        bench.screen.pump.flush()
+        await bench.pilot.pause()
+        if unknown() < 6:  # of the first token nobody can tell
+            return
+    raise AssertionError(f"{unknown()} characters are not coloured")
