@@ -227,7 +227,7 @@ class Cache:
             if 2 * above.end < node.end:
                 return None
             for seq in (above.seqs & self.idle) - known:
-                beyond = itertools.takewhile(lambda one: one is not above, self.tree.tip[seq].path_up())
+                beyond = [one for one in self.tree.tip[seq].path_up() if one.start >= above.end]
                 if any(len(one.seqs) == 1 and one.state is None for one in beyond):
                     continue
                 self.rewind(seq, above.end)
