@@ -74,6 +74,18 @@ def test_the_page_of_the_library_names_fields_that_requests_have() -> None:
 COMPOSED = ("compose.yaml", "compose.vllm.yaml")
 
 
+def test_the_page_of_the_house_names_what_is_there() -> None:
+    """Files by the end of their path, names by their last part."""
+    sources = [*(ROOT / "srbwriter").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    words = {word for file in sources for word in re.findall(r"\w+", file.read_text("utf-8"))}
+    named = re.findall(r"`@?([A-Za-z_][\w./]*)`", (ROOT / "ARCHITECTURE.md").read_text())
+    for name in set(named):
+        if name.endswith(".py"):
+            assert any(f"/{file.as_posix()}".endswith(f"/{name}") for file in sources), name
+        elif "/" not in name:
+            assert name.split(".")[-1] in words, name
+
+
 def test_exit_codes_are_documented() -> None:
     assert all(f"| {code.value} | {code.meaning} |" in CLI for code in Exit)
 
