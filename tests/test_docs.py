@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import tomllib
@@ -14,6 +15,7 @@ from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.config.settings import CONFIG_VARIABLE, NO_SETTINGS
+from srbwriter.engine import Request
 from srbwriter.engine.parameters import DEFAULT_ORDER, SAMPLERS
 from srbwriter.engine.retreat import TRIES
 from srbwriter.engine.sampling import PREFILTER
@@ -62,7 +64,26 @@ def test_the_page_of_the_library_runs_from_top_to_bottom(capsys: pytest.CaptureF
     assert "Done(" in printed and "prompt tokens came from the cache" in printed
 
 
+def test_the_page_of_the_library_names_fields_that_requests_have() -> None:
+    page = (ROOT / "docs" / "library.md").read_text("utf-8")
+    table = page.partition("| Field | Meaning |")[2].partition("\n\n")[0]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"\w+", row)}
+    assert named and named - {field.name for field in dataclasses.fields(Request)} == set()
+
+
 COMPOSED = ("compose.yaml", "compose.vllm.yaml")
+
+
+def test_the_page_of_the_house_names_what_is_there() -> None:
+    """Files by the end of their path, names by their last part."""
+    sources = [*(ROOT / "srbwriter").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    words = {word for file in sources for word in re.findall(r"\w+", file.read_text("utf-8"))}
+    named = re.findall(r"`@?([A-Za-z_][\w./]*)`", (ROOT / "ARCHITECTURE.md").read_text())
+    for name in set(named):
+        if name.endswith(".py"):
+            assert any(f"/{file.as_posix()}".endswith(f"/{name}") for file in sources), name
+        elif "/" not in name:
+            assert name.split(".")[-1] in words, name
 
 
 def test_exit_codes_are_documented() -> None:

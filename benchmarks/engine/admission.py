@@ -75,5 +75,5 @@ def _run(engine: Engine, generation: Generation) -> None:
     """Wait for the end of a generation, and for the engine's idle work."""
     while not generation.done:
         engine.process()
-    while engine.process(0):
+    while engine.process(0.3):  # idle work begins after a rest of a quarter of a second
         pass

@@ -51,7 +51,7 @@ COMMANDS = {
         Command("list", "list the stories of the library", "stories:list"),
         Command("info", "describe a story", "stories:info"),
         Command("rename", "change the title of a story", "stories:rename"),
-        Command("export", "write a story as a book, a page, text or JSON", "stories:export"),
+        Command("export", "write a story as a book, text or JSON", "stories:export"),
         Command("import", "create a story from a file of another program", "stories:import"),
         Command("check", "check the files of stories for damage", "stories:check"),
         Command("backup", "list, make and restore copies of a story", "copies:backup"),

@@ -378,8 +378,7 @@ def export_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
 
 def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
     """
-    Write a story as a book, a page, text or JSON. The format follows from the file's extension, or is
-    named.
+    Write a story as a book, text or JSON. The format follows from the file's extension, or is named.
 
       srbwriter export orchard -o orchard.epub
       srbwriter export orchard -o orchard.docx

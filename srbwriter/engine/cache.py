@@ -39,6 +39,9 @@ DEVICE_BLOCK = 64
 IDLE_CELLS = 32
 """Idle cells that may stay while a processor computes. With 256 of them, which is the portion that llama.cpp
 reads, a step of eight branches takes a tenth longer."""
+REUSED_CELLS = 512
+"""From so many cells on an idle sequence is kept and made to end elsewhere rather than a new one forked:
+llama.cpp takes 1.5 to 3 ms to share 8000 cells, which 64 new branches would each wait for."""
 SCATTERED_CELLS = 512
 """Free cells below the highest in use, at most, before the cells in use are moved together."""
 COPYING_SECONDS = 0.004
@@ -186,6 +189,8 @@ class Cache:
         idle = next((seq for seq in holders if seq in self.idle and self.tree.tip[seq] is node), None)
         # a whole state stays for others, and what was used stays apart from background work
         seq = None if self.tree.whole or node.parent is None or (background and node.last_used) else idle
+        if seq is None and not background:
+            seq = self._redirect(node)
         if seq is None and not self._free:
             kept = set(holders[:1]) if self.idle.issuperset(holders) else set[int]()  # or the node would go
             if self._free_sequence(kept, background):
@@ -209,6 +214,29 @@ class Cache:
                 break
         demand.seq = seq
         return True
+
+    def _redirect(self, node: Node) -> int | None:
+        """Make the idle sequence that shares most of the way to ``node`` end there; None if none is near.
+
+        What it holds beyond is held by others, or stored.
+        """
+        if self.tree.whole or node.end < REUSED_CELLS or not node.seqs:
+            return None
+        known = set[int]()
+        for above in node.path_up():
+            if 2 * above.end < node.end:
+                return None
+            for seq in (above.seqs & self.idle) - known:
+                beyond = [one for one in self.tree.tip[seq].path_up() if one.start >= above.end]
+                if any(len(one.seqs) == 1 and one.state is None for one in beyond):
+                    continue
+                self.rewind(seq, above.end)
+                if above is not node:
+                    self.native.copy(next(iter(node.seqs)), seq, above.end, node.end)
+                    self.tree.attach_sequence(seq, node)
+                return seq
+            known = above.seqs
+        return None
 
     def _restore(self, seq: int, node: Node, background: bool) -> bool:
         """Copy a stored node into cells for ``seq``, which ends where it begins; False where that fails."""
@@ -281,7 +309,7 @@ class Cache:
         return True
 
     def make_idle(self, seq: int, used: bool = True) -> None:
-        """Record that ``seq`` no longer runs. It is kept if it alone holds something.
+        """Record that ``seq`` no longer runs. It is kept if it alone holds something, or much with others.
 
         ``used`` is False for background work, which gives way first.
         """
@@ -289,7 +317,8 @@ class Cache:
         others = self.tree.holders(node) if not self.tree.whole else self.idle.intersection(
             self.tree.holders(node)
         )  # fmt: skip
-        if node.parent is None or any(other != seq for other in others):
+        again = not self.tree.whole and node.end >= REUSED_CELLS
+        if node.parent is None or (not again and any(other != seq for other in others)):
             self.drop_sequence(seq)
             return
         self.idle.add(seq)
@@ -346,6 +375,8 @@ class Cache:
             node = self.tree.tip[seq]
             if background and (len(node.seqs) > 1 or (node.last_used and node.state is None)):
                 continue
+            if not self.tree.whole and not node.seqs <= self.idle:
+                continue  # a running sequence holds all of it
             if len(node.seqs) == 1 or self.tree.whole:
                 *_, node = self._blocks(node)
                 self._save(node)

@@ -460,8 +460,10 @@ def _below(node: Node) -> Iterator[Node]:
 
 def common_prefix(run: Sequence[int], ids: Sequence[int], start: int, end: int) -> int:
     """Return how many tokens of ``run`` and of ``ids[start:end]`` are equal from their beginnings on."""
+    if ids[start : start + len(run)] == run and start + len(run) <= end:  # of whole runs most match
+        return len(run)
     low, high = 0, min(len(run), end - start)
-    middle = high  # whole runs mostly match
+    middle = high
     while low < high:
         if list(run[low:middle]) == list(ids[start + low : start + middle]):
             low = middle

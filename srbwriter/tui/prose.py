@@ -403,7 +403,9 @@ class Prose(Keyed, Widget, can_focus=True):
             self.app.cursor_position = self.content_region.offset + self._cursor_offset()
 
     def _clamp(self) -> None:
-        """Show no rows behind the end of the text, as long as there are others."""
+        """Show no rows behind the end of the text or of the first paragraph, as long as there are others."""
+        _, _, breaks, titles = self._layout(self._top[0])
+        self._top = self._top[0], min(self._top[1], len(breaks) + len(titles) - 1)
         last = self._row_of(len(self.text))
         if self.follow:
             self._top = self._shift(last, 1 - self._height)

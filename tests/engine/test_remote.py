@@ -385,9 +385,13 @@ def test_samplers_that_they_lack_are_refused_in_words(server: Scripted, connect:
     assert not engine.capabilities.has("top_n_sigma") and engine.capabilities.has("temperature")
 
 
-def test_a_log_probability_stands_at_the_beginning_of_its_word(vllm: Scripted, connect: Connect) -> None:
-    engine = connect(vllm)
-    generation = engine.submit(Request(PROMPT, logprobs=0, stop=Stop(40, strings=("fox!",)))).wait(WAIT)
+@pytest.mark.parametrize("likeliest", [0, 10])
+def test_a_log_probability_stands_at_the_beginning_of_its_word(
+    vllm: Scripted, connect: Connect, likeliest: int
+) -> None:
+    """Those of other tokens do not come; clients that always ask for ten get what there is."""
+    stop = Stop(40, strings=("fox!",))
+    generation = connect(vllm).submit(Request(PROMPT, logprobs=likeliest, stop=stop)).wait(WAIT)
     [branch] = generation.branches
     assert [one.id for one in branch.logprobs] == list(branch.ids)
     assert sum(one.logprob for one in branch.logprobs if one.logprob > -math.inf) == -0.5 * 40

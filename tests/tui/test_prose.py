@@ -92,3 +92,13 @@ async def test_words_are_selected_by_mouse_and_keys_and_go_by_the_clipboard() ->
         assert app.prose.text == "It . It stopped.rained"
         await pilot.press("ctrl+shift+left", "x")
         assert app.prose.text == "It . It stopped.x"
+
+
+async def test_a_paragraph_can_be_split_at_the_first_visible_row() -> None:
+    app = Page(" ".join(f"word{n}" for n in range(200)))
+    async with app.run_test(size=(40, 8)) as pilot:
+        app.prose.focus()
+        await pilot.press("ctrl+end", *["up"] * 9, "home")
+        first = shown(app)[0]
+        await pilot.press("enter")
+        assert first in shown(app)[:2] and "\n" in app.prose.text

@@ -244,8 +244,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         super().check_request(request)
         self._refuse_lacking(request, _PLAIN[0])
         self.capabilities.require("look_ahead", request.priority is Priority.BACKGROUND)
-        if request.logprobs:
-            raise InvalidRequest("logprobs", "only those of written tokens come from elsewhere: 0 at most")
 
     def check_command(self, command: Command) -> None:
         super().check_command(command)
