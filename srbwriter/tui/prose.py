@@ -404,8 +404,8 @@ class Prose(Keyed, Widget, can_focus=True):
 
     def _clamp(self) -> None:
         """Show no rows behind the end of the text or of the first paragraph, as long as there are others."""
-        _, _, breaks, titles = self._layout(self._top[0])
-        self._top = self._top[0], min(self._top[1], len(breaks) + len(titles) - 1)
+        breaks = self._layout(self._top[0])[2]
+        self._top = self._top[0], min(self._top[1], len(breaks) - 1)
         last = self._row_of(len(self.text))
         if self.follow:
             self._top = self._shift(last, 1 - self._height)
