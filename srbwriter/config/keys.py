@@ -242,10 +242,6 @@ SIBLINGS = Key[Siblings](
     "instruments.siblings", one_of(*get_args(Siblings), former={"stratified": "distinct"}), "distinct",
     "how the beginnings of branches differ: independent, or distinct (no two alike)", ("--siblings",),
 )
-RENEW_DUPLICATES = Key(
-    "instruments.renew_duplicates", SWITCH, True,
-    "write a branch again if it is nearly the same as another one and was not read yet",
-)
 LOOK_AHEAD = Key[LookAhead](
     "instruments.look_ahead", one_of(*get_args(LookAhead)), "focused",
     "next branches that are written while you read, so that a pick need not wait: after the chosen branch "
@@ -302,6 +298,10 @@ RETIRED: tuple[Retired, ...] = (
     Retired(
         "instruments", ("--repulsion",), "siblings = distinct lets no two branches begin alike",
         "instruments.repulsion", values=1,
+    ),
+    Retired(
+        "instruments", (), "siblings = distinct lets no two branches begin alike",
+        "instruments.renew_duplicates",
     ),
     *(
         Retired("instruments", (), "likely continuations are not searched", f"instruments.explore_{name}")
