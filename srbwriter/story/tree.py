@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -79,8 +79,7 @@ class Action:
     notes: list[Note] = field(default_factory=list["Note"])
 
     def row(self) -> tuple[Any, ...]:
-        data: Any = msgpack.packb(astuple(self))  # pyright: ignore[reportUnknownMemberType]
-        return self.number, data
+        return self.number, cast(bytes, msgpack.packb(astuple(self)))  # pyright: ignore[reportUnknownMemberType]
 
     @classmethod
     def of(cls, data: bytes) -> Action:
@@ -170,7 +169,7 @@ class Tree:
             elif what is self._values or what is self._days:
                 what[name] = old
             else:
-                self._actions, self._done = old
+                self._actions, self._done = cast(tuple[list[Action], int], old)
         self._last_olds = {}
 
     @contextmanager
