@@ -327,7 +327,8 @@ class Tree:
         if table == "recipe":
             return key, self._recipes[key].model, json.dumps(dict(self._recipes[key].sampling))
         first = self._actions[0].number if self._actions else 0
-        found: Action | None = self._actions[key - first] if 0 <= key - first < len(self._actions) else None
+        at: int = key - first
+        found = self._actions[at] if 0 <= at < len(self._actions) else None
         return found.row() if found is not None and found.number == key else None
 
     def _rows(self) -> Rows:
