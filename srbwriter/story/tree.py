@@ -99,7 +99,7 @@ class Tree:
         self.lock = RLock()
         self.read_only: ReadOnly | None = None
         self.token_sizes: TokenSizes | None = None
-        self.changes = 0
+        self.changes: int = 0
         """How often the story has changed."""
         self._clock: Callable[[], float] = time.time
         self._forget()
@@ -172,7 +172,7 @@ class Tree:
             elif what is self._values or what is self._days:
                 what[name] = old
             else:
-                self._actions, self._done = old
+                self._actions, self._done = cast(tuple[list[Action], int], old)
         self._last_olds = {}
 
     @contextmanager
