@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -36,12 +34,12 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.models.suited import suited_to
-from srbwriter.story import ROOT, Edit, NodeId, ReadOnlyStory, Refused, Story, StoryError
+from srbwriter.story import Edit, NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject, as_object
 
-from . import drafts
 from .ahead import LookAhead, budget_of
+from .drafts import Draft
 from .instrument import Instrument, Kind
 from .open import open_story, token_sizes
 from .prefix import END_CHARS, Prefix
@@ -53,7 +51,7 @@ from .sampling import Usual, Variety, follow_usual, sample_branches, usual_of
 from .scoring import Paths
 from .steering import Steering
 from .tokens import Tokens
-from .typing import joint, name_action
+from .typing import cut, joint, name_action
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -111,8 +109,6 @@ class Session:
         self.instruments: tuple[Instrument, ...] = (
             self.look_ahead, self.tokens, self.rewriting, self.steering,
         )  # fmt: skip
-        self.taken_up = drafts.take_up(story)
-        """How many times words of an earlier run, which died, became nodes of the story."""
         self._restore_screen()
         self._await(loader)
 
@@ -433,11 +429,6 @@ class Session:
         prefix = current.prefix if current is not None else None
         return text if prefix is None else prefix.join(self.story.text(self.node, END_CHARS), text)
 
-    def half_word(self, index: int) -> str:
-        """Return the letters at the end of the story that branch ``index`` goes on with, if it does."""
-        prefix = self.round.prefix if self.round is not None else None
-        return prefix.half_word(self._branch(index).text) if prefix is not None else ""
-
     def steer(self, index: int, verb: BranchVerb, **arguments: Any) -> None:
         """Call a verb of :data:`.engine.verbs.VERBS` on a branch; what it replaces stays in the tree."""
         asleep = "ended" not in VERBS[verb].states  # ended branches of an earlier session have no engine
@@ -690,9 +681,9 @@ class Session:
                 return Context([], 0, 0)
             return self._prompter.account(self.node, self.stop)
 
-    def draft(self, sheet: str) -> drafts.Draft:
+    def draft(self, sheet: str) -> Draft:
         """Return the draft that keeps the words of the sheet called ``sheet``."""
-        return drafts.Draft(self.story, sheet)
+        return Draft(self.story, sheet)
 
     def set_text(self, text: str) -> None:
         """Change the text to ``text``."""
@@ -779,7 +770,7 @@ class Session:
     def cut_at(self, place: int) -> NodeId:
         """Move to character ``place`` of the text; the rest becomes a branch."""
         with self.story.together():
-            node = self._cut(place)[0]
+            node = cut(self.story, place)[0]
             self.story.visit(node)
             return node
 
@@ -789,29 +780,7 @@ class Session:
         Raises Refused if a node ends there already.
         """
         with self.state_lock:
-            before, after = self.together(lambda: self._cut(place))
+            before, after = self.together(lambda: cut(self.story, place))
             if after is None:
                 raise Refused(f"node {before} ends here; there is nothing to split")
             return after
-
-    def _cut(self, place: int) -> tuple[NodeId, NodeId | None]:
-        """Return the node that ends at character ``place`` of the text, and the node cut off it, or None.
-
-        Raises Refused at the beginning of the story.
-        """
-        story = self.story
-        story.end_typing()
-        node, at = self.node_at(place)
-        if node == ROOT:
-            raise Refused("this is the beginning of the story; there is nothing before it")
-        return node, story.split(node, at) if at < len(story.node(node).text) else None
-
-    def node_at(self, place: int) -> tuple[NodeId, int]:
-        """Return the node with the character before ``place`` of the text, and the offset after it."""
-        path = self.story.path(self.node)
-        ends = list(accumulate(len(node.text) for node in self.story.nodes(path)))
-        index = min(bisect_left(ends, place), len(ends) - 1)
-        return path[index], place - (ends[index - 1] if index else 0)
-
-
-_NO_MODEL = "there is no model; the command `model` (ctrl+g m) chooses one"

@@ -107,7 +107,7 @@ class FakeSession:
         self.stale = False
         self.instruct = False
         self.save_state = "saved"
-        self.taken_up = self.typed = 0
+        self.typed = 0
         file = folder / "story.srbw"
         self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
         if text:
