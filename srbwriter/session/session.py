@@ -210,9 +210,14 @@ class Session:
     def prompter(self) -> Prompter:
         """The prompter for the model in use. Raises NoModel without one."""
         if self._prompter is None:
-            failed = self.engine_state == "FAILED"
-            raise NoModel(_NO_MODEL if failed else "the model is still loading")
+            raise NoModel(self._why_no_model)
         return self._prompter
+
+    @property
+    def _why_no_model(self) -> str:
+        if self.engine_state == "FAILED":
+            return "there is no model; the command `model` (ctrl+g m) chooses one"
+        return "the model is still loading"
 
     def load_model(self, path: Path) -> None:
         """Load another model, with what suits it where nobody said otherwise. Running branches stop."""
@@ -319,7 +324,7 @@ class Session:
         if self.story.read_only is not None:
             raise ReadOnlyStory(self.story.read_only)
         if self.engine_state == "FAILED":
-            raise NoModel(f"{_NO_MODEL}; the branches stay as they are")
+            raise NoModel(f"{self._why_no_model}; the branches stay as they are")
 
     def _ask(self, n: int, wish: str = "") -> Round:
         """Begin a round at the current node, or let it wait for the model."""
@@ -466,8 +471,7 @@ class Session:
             if old is None or old.taken_up:
                 return old.generation if old is not None else None
             if self._prompter is None or self.engine is None:
-                reason = _NO_MODEL if self.engine_state == "FAILED" else "the model is still loading"
-                raise NoModel(f"{reason}; the branches stay as they are")
+                raise NoModel(f"{self._why_no_model}; the branches stay as they are")
             takes = tuple(
                 Take(branch.text, branch.ids, branch.finish_reason or FinishReason.STOPPED)
                 for branch in old.branches

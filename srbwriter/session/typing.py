@@ -1,4 +1,4 @@
-"""The text under a writer's cursor: the joint before a first letter, places, and names of what undo undoes."""
+"""The text under a writer's cursor: the joint before a first letter, places, and names of actions."""
 
 from __future__ import annotations
 
