@@ -139,8 +139,9 @@ class ChatFrame:
         if not found:
             raise NotSupported("the chat template leaves the user's turn out")
         before = self._without_own_words(before)
-        bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
-        return Template(name=engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after))
+        if engine.add_bos and engine.bos is not None:  # it stands before all of a prompt
+            before = before.removeprefix(engine.detokenize([engine.bos], special=True))
+        return Template(name=engine.info.name, before=before, between=_begin_prose(after))
 
     def _without_own_words(self, before: str) -> str:
         """Return the text before the user's turn with an empty system message for the template's own one.
@@ -233,7 +234,6 @@ class Prompter:
         self._bos = (engine.bos,) if engine.add_bos and engine.bos is not None else ()
         self.frame = ChatFrame(engine)
         self._layouts: dict[NodeId, Layout] = {}
-        self._previous: tuple[int, ...] = ()
         saved = cast(Any, story.value("layout"))
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
@@ -254,7 +254,7 @@ class Prompter:
         asked: tuple[Segment, ...] = ()
         if wish:
             asked = self.frame.segments_of_wish(wish, settings, self.tokenizer, passage, after)
-        return assemble(self._end(path, at), framed, self.tokenizer, window, layout, self._previous, asked)
+        return assemble(self._end(path, at), framed, self.tokenizer, window, layout, asked)
 
     def segments_of_wish(self, node: NodeId, wish: str) -> tuple[Segment, ...]:
         """Return ``wish`` as it stands in a prompt at ``node``."""
@@ -262,7 +262,6 @@ class Prompter:
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """Store the layout of a used prompt for the next ones."""
-        self._previous = assembly.tokens
         if self._layouts.get(node) != assembly.layout:
             self._layouts[node] = assembly.layout
             if self.story.read_only is None and assembly.layout != Layout():

@@ -69,11 +69,6 @@ def follow_usual(record: _Record, before: _Record, after: _Record) -> _Record:
     return replace(record, **{name: getattr(after, name) for name in same})
 
 
-def variety_of(settings: Settings) -> Variety:
-    """Return the variety from the settings."""
-    return Variety(settings[keys.SIBLINGS])
-
-
 @dataclass(frozen=True, slots=True)
 class Usual:
     """How new branches are written unless the writer changes it."""
@@ -87,8 +82,8 @@ class Usual:
 
 def usual_of(settings: Settings) -> Usual:
     return Usual(
-        launch.sampling(settings), launch.stop(settings), variety_of(settings), launch.branches(settings),
-        launch.fields_of_model(settings),
+        launch.sampling(settings), launch.stop(settings), Variety(settings[keys.SIBLINGS]),
+        launch.branches(settings), launch.fields_of_model(settings),
     )  # fmt: skip
 
 

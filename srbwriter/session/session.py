@@ -91,8 +91,6 @@ class Session:
         self.round: Round | None = None
         self.view: JsonObject = {}
         """The view stored by :meth:`keep_view`, or by an earlier run at the same node."""
-        self.typed = 0
-        """How often somebody typed into the text of the story."""
         self.scored = Paths()
         """Log-probabilities of tokens that are known for this model, for all instruments."""
         self._settings: Settings | None = None
@@ -502,13 +500,14 @@ class Session:
 
         The engine gets ``wait`` seconds to end them before.
         """
-        self.stop_all()
-        self._let_end(wait)
-        left = self.round
-        if left is not None and left.generation is not None and not left.taken:
-            self._remember(self.node, left)
-        self.keep()
-        return act()
+        with self.state_lock:
+            self.stop_all()
+            self._let_end(wait)
+            left = self.round
+            if left is not None and left.generation is not None and not left.taken:
+                self._remember(self.node, left)
+            self.keep()
+            return act()
 
     def pick(
         self, index: int, upto: int | None = None, text: str | None = None, go_on: bool = False
@@ -693,7 +692,7 @@ class Session:
         """Change the text to ``text``."""
         self.story.set_text(text)
         self._keep_screen()
-        self._was_typed()
+        self._text_changed()
 
     def edit(self, *edits: Edit, pasted: bool = False) -> None:
         """Change the text by ``edits``, which are in order and disjoint, with places of the text before.
@@ -715,7 +714,7 @@ class Session:
             if self.view:
                 self.view = self.view | {"cursor": cursor}
             self._keep_screen()
-        self._was_typed()
+        self._text_changed()
 
     def joint(self, place: int, letter: str) -> str:
         """Return what separates a ``letter`` typed at ``place`` from a sentence that a model has ended there.
@@ -723,10 +722,6 @@ class Session:
         It is what a branch would begin with: space, or a new line; empty anywhere else.
         """
         return joint(self.story, self.round, place, letter)
-
-    def _was_typed(self) -> None:
-        self.typed += 1
-        self._text_changed()
 
     def _text_changed(self) -> None:
         for instrument in self.instruments:

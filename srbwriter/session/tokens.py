@@ -279,15 +279,15 @@ class Tokens(Instrument):
 
     # ---- log-probabilities of a text
 
-    def scores(self, ids: tuple[int, ...], first: int, done: bool = True) -> dict[int, float]:
+    def scores(self, ids: tuple[int, ...], first: int) -> dict[int, float]:
         """Return the known log-probabilities of a path's tokens from ``first`` on, by number.
 
-        If ``done``, the others are looked up while the engine is idle.
+        The others are looked up while the engine is idle.
         """
         self.collect()
         known = self._session.scored.of(ids)
         missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
-        if missing is not None and done and ids not in self._scoring and ids not in self._refused:
+        if missing is not None and ids not in self._scoring and ids not in self._refused:
             self._look_up(ids, missing)
         return known
 
