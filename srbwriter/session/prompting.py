@@ -73,7 +73,6 @@ class Context:
     parts: list[Part]
     used: int
     total: int
-    reserve: int = 0
     problems: list[str] = field(default_factory=list[str])
     frame: str = ""
     framed: bool = False
@@ -282,9 +281,8 @@ class Prompter:
         parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
         parts += [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
         return Context(
-            parts, len(assembly.tokens), self.engine.n_ctx, self._reserve(stop),
-            [str(p) for p in assembly.problems], self.frame.describe(settings),
-            self.frame.apply(settings).template is not None,
+            parts, len(assembly.tokens), self.engine.n_ctx, [str(p) for p in assembly.problems],
+            self.frame.describe(settings), self.frame.apply(settings).template is not None,
         )  # fmt: skip
 
     def _reserve(self, stop: Stop) -> int:
