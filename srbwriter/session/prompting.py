@@ -93,6 +93,11 @@ def wish_note(wish: str, passage: str = "", after: str = "") -> str:
     return "".join(f"[{about}: {' '.join(text.split())}]\n" for about, text in notes if text)
 
 
+def is_named_instruct(name: str) -> bool:
+    """Whether the name of a model says that it was tuned to follow instructions."""
+    return _TUNED.search(name.lower()) is not None
+
+
 class ChatFrame:
     """The text that a model's chat template puts around a story, and whether the model needs it."""
 
@@ -111,7 +116,7 @@ class ChatFrame:
         if self.template is None or self._second_turn is None:
             return False
         if not self._engine.capabilities.has("token_ids"):
-            return bool(_TUNED.search(self._engine.info.name.lower()))
+            return is_named_instruct(self._engine.info.name)
         closing = self._engine.tokenize(self._second_turn[0].lstrip(), parse_special=True)[:1]
         turn = self._engine.info.metadata.get("tokenizer.ggml.eot_token_id", "")
         return closing == [self._engine.eos] or [str(token) for token in closing] == [str(turn)]

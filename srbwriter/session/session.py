@@ -43,7 +43,7 @@ from .drafts import Draft
 from .instrument import Instrument, Kind
 from .open import open_story, token_sizes
 from .prefix import END_CHARS, Prefix
-from .prompting import Context, Prompter, with_words
+from .prompting import Context, Prompter, is_named_instruct, with_words
 from .recorder import Recorder, settle
 from .rewriting import Rewriting
 from .round import Round, Turn, read_round
@@ -201,8 +201,9 @@ class Session:
 
     @property
     def instruct(self) -> bool:
-        """Whether a loaded model answers requests."""
-        return self._prompter is not None and self._prompter.frame.instruct
+        """Whether it is an instruction model; judged by its name until it is loaded."""
+        prompter = self._prompter
+        return prompter.frame.instruct if prompter is not None else is_named_instruct(self._loader.name)
 
     @property
     def prompter(self) -> Prompter:
