@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-SCREEN = "screen"
+SCREEN = "workspace"
 """The local value of the story with the last state of the screen."""
 
 _END_SECONDS = 10.0  # a running step of the engine cannot be interrupted
