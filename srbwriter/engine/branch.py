@@ -151,8 +151,8 @@ class ActiveBranch(Demand):
 
     @property
     def path(self) -> list[int]:
-        """Every token from the start of the prompt to the end of the branch."""
-        return [*self.base, *self.buffer.ids[self.first :]]
+        """Every token from the start of the prompt to the end of the branch; a list that nobody changes."""
+        return self.request.ids if self.at_prompt else [*self.base, *self.buffer.ids[self.first :]]
 
     @property
     def length(self) -> int:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from .active import ActiveBranch, ActiveRequest, constraint_key
 from .constraints import PrefixConstraint, compile_constraint
@@ -26,6 +26,20 @@ from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, S
 log = logging.getLogger(__name__)
 
 
+class Call(NamedTuple):
+    """A function that somebody waits for, to be called between two steps."""
+
+    asked: Future[Any]
+    function: Callable[[], Any]
+
+    def answer(self) -> None:
+        if self.asked.set_running_or_notify_cancel():
+            try:
+                self.asked.set_result(self.function())
+            except BaseException as error:  # whoever asked gets it
+                self.asked.set_exception(error)
+
+
 class Commands:
     """Carries out commands on requests: a method for each verb of :data:`.verbs.VERBS`."""
 
@@ -33,10 +47,10 @@ class Commands:
         self.model, self.loop, self.queue = model, loop, queue
         self.promote = queue.promote
 
-    def handle(self, command: Command) -> None:
+    def handle(self, command: Command | Call) -> None:
         """Carry out one command. An error it causes ends the request it concerns, nothing else."""
-        if command.verb == "call":
-            _answer(*command.args)
+        if isinstance(command, Call):
+            command.answer()
             return
         request = command.generation.engine_state
         if not isinstance(request, ActiveRequest):
@@ -119,11 +133,10 @@ class Commands:
             return
         self._settle_tail(active)
         if isinstance(stop, Stop):
-            self.set_stop(active, stop)
+            self.change(active, None, stop)
         else:
             active.set_stop(branch.stop_rule, stop if stop is not None else branch.stop_rule.max_tokens)
-            if branch.live:
-                self._follow_rules(active)
+            self._follow_rules(active)
         if not branch.live:
             if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
                 active.min_tokens = max(active.min_tokens, active.written + BEYOND_THE_END)
@@ -181,27 +194,21 @@ class Commands:
 
     # ---- other rules
 
-    def set_sampling(self, active: ActiveBranch, sampling: Sampling) -> None:
-        active.sampling = active.branch.sampling = sampling
-        active.rules_changed()
-        if sampling.seed is not None:
+    def change(self, active: ActiveBranch, sampling: Sampling | None, stop: Stop | None) -> None:
+        ignored_eog = active.ignore_eog
+        if stop is not None:
+            active.set_stop(stop)
+        if sampling is not None:
+            active.sampling = active.branch.sampling = sampling
+        if sampling is not None or active.ignore_eog != ignored_eog:
+            active.rules_changed()
+        if sampling is not None and sampling.seed is not None:
             active.branch.seed = sampling.seed
             active.restart_sampling()
-        self._follow_rules(active)
-
-    def set_stop(self, active: ActiveBranch, stop: Stop) -> None:
-        ignored_eog = active.ignore_eog
-        active.set_stop(stop)
-        if active.ignore_eog != ignored_eog:
-            active.rules_changed()
-        if active.branch.live and active.buffer.ids and active.limit <= active.written:
+        if stop is not None and active.branch.live and active.buffer.ids and active.limit <= active.written:
             self._finish(active, FinishReason.LENGTH)
         else:
             self._follow_rules(active)
-
-    def change(self, active: ActiveBranch, sampling: Sampling, stop: Stop) -> None:
-        self.set_stop(active, stop)
-        self.set_sampling(active, sampling)
 
     # ---- another prompt
 
@@ -271,14 +278,6 @@ class Commands:
     def _settle_tail(self, active: ActiveBranch) -> None:
         if active.buffer.tail:
             active.settle_tail(self.model.tokenize_continuation(active.text_without_tokens))
-
-
-def _answer(asked: Future[Any], function: Callable[[], Any]) -> None:
-    if asked.set_running_or_notify_cancel():
-        try:
-            asked.set_result(function())
-        except BaseException as error:  # whoever asked gets it
-            asked.set_exception(error)
 
 
 def make_request(

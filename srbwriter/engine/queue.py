@@ -59,6 +59,7 @@ class Queue:
         self.last_worked = float("-inf")  # when anything but background work was last done
         self.works_elsewhere: Callable[[], bool] = lambda: False  # whether the model works outside the batch
         self.lacks_room = False  # background work did not fit; it rests until there is news
+        self.admitted = 0  # demands, in all
         self.prompt_tokens = 0
         self.reused_tokens = 0
         self.publish: Callable[[], None] = lambda: None  # what branches have written so far
@@ -182,8 +183,8 @@ class Queue:
 
     # ---- admission
 
-    def admit(self) -> None:
-        """Start the waiting branches that fit, those with the least share first.
+    def admit(self) -> bool:
+        """Start the waiting branches that fit, those with the least share first; False if none was started.
 
         The first request that does not fit keeps its place; only short prompts overtake it.
         """
@@ -199,7 +200,7 @@ class Queue:
         under_way: set[Step] = set()
         for demand in self._running_demands:
             self._note_next_step(demand, under_way)
-        full = False
+        full, before = False, self.admitted
         for request in wanted:
             if full and len(request.ids) > SHORT_PROMPT:
                 continue
@@ -209,6 +210,7 @@ class Queue:
                 self.loop.fail_request(request, error)
                 self.drop_ended()
         self.lacks_room = self.lacks_room or (full and not self.busy)
+        return self.admitted > before
 
     def _admit_request(self, request: ActiveRequest, under_way: set[Step]) -> bool:
         """Start the waiting branches of a request; False if it lacks room that later requests must not take.
@@ -293,6 +295,7 @@ class Queue:
         demand.urgency = request.asked.priority
         if not fits or not self.cache.allocate(demand, known):
             return False
+        self.admitted += 1
         end = self.tree.tip[demand.seq].end
         if own:  # a branch that reads for its siblings keeps its place among the waiting branches
             active.since, active.tokens_at_start = self.step, len(active.buffer.ids)

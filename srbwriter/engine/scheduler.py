@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .active import ActiveBranch, ScoringDemand
 from .cache import Cache
-from .commands import Commands
+from .commands import Call, Commands
 from .generation import Command
 from .model import Model
 from .native.context import ABORTED, OK, Context
@@ -114,7 +114,7 @@ class Scheduler:
         self.threads, self._prompt_threads = threads, options.threads_batch
         self._threads_now = 0
         self._shares_rows = not model.recurrent
-        self.inbox: deque[Command] = deque()
+        self.inbox: deque[Command | Call] = deque()
         self.counters = Counters()
         self._in_flight: tuple[bool, frozenset[int]] | None = None  # background work, and requests that read
         self.overlaps = False  # whether decodes return before they are computed
@@ -190,13 +190,14 @@ class Scheduler:
         written = self.loop.generated
         queue.drop_ended()
         queue.suspend_background()
-        queue.admit()
+        admitted = queue.admit()
         if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
             if not queue.runs_background:
                 queue.last_worked = self.loop.now
         alone = not queue.busy or queue.runs_background  # nothing is evicted for background work
-        queue.steady = (alone or self.cache.evict_idle()) and queue.all_writing
+        # What was let in writes its first token before anything is copied: a copy takes as long as a step.
+        queue.steady = not admitted and (alone or self.cache.evict_idle()) and queue.all_writing
 
     def interrupt(self) -> None:
         """Abort the running decode if a command makes it useless. For any thread."""
@@ -377,7 +378,7 @@ class Scheduler:
         if running is None:
             return False
         background, numbers = running
-        commands = list(self.inbox)
+        commands = [item for item in list(self.inbox) if isinstance(item, Command)]
         if background and any(map(_starts_wanted_work, commands)):
             return True
         left: dict[int, set[int]] = {}  # branches of a request that no command ends

@@ -100,4 +100,4 @@ class Bans(Instrument):
         for branch in desk.round.branches if desk.round is not None else ():
             if branch.live and desk.capabilities.has("banned_phrases"):
                 own = replace(branch.sampling, banned_phrases=phrases, seed=None)
-                desk.steer(branch.index, "set_sampling", sampling=own)
+                desk.steer(branch.index, "change", sampling=own)

@@ -40,7 +40,7 @@ class Loops(Instrument):
         for branch in desk.round.branches if desk.round is not None else ():
             if branch.live and desk.capabilities.has("loop_guard"):
                 own = replace(branch.sampling, loop_guard=times, seed=None)
-                desk.steer(branch.index, "set_sampling", sampling=own)
+                desk.steer(branch.index, "change", sampling=own)
 
     def repeats(self, branch: Branch) -> bool:
         """Whether the text of ``branch`` ends in a loop."""

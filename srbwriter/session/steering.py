@@ -187,7 +187,7 @@ class Steering(Instrument):
                 return
             done = steered.end is not None and branch.stop_rule is steered.end
             if done and steered.before is not None:
-                branch.set_stop(steered.before)
+                branch.change(stop=steered.before)
                 steered.end = steered.before = None
             if steered.kept_for is not branch.buffer:  # the branch went back: another node has its text
                 self.later(partial(self._keep, current, index))

@@ -34,7 +34,7 @@ def twins(session: Session) -> list[str]:
     found = written(session)
     assert len(set(found)) == 1 and len(found[0]) > 80
     for branch in session.round.branches:  # type: ignore[union-attr]
-        branch.set_sampling(Sampling(temperature=1.2))
+        branch.change(Sampling(temperature=1.2))
     session.loader.engine.flush()  # type: ignore[union-attr]
     return found
 
@@ -68,7 +68,7 @@ def test_what_is_marked_stays(session: Session, mark: Callable[[Session], object
 
 def test_what_is_read_or_steered_stays(session: Session) -> None:
     twins(session)
-    session.steer(2, "set_sampling", sampling=Sampling(temperature=1.0))
+    session.steer(2, "change", sampling=Sampling(temperature=1.0))
     assert session.renewing.renew_alike({1}) == [0]  # the first goes instead of either
 
 
