@@ -152,12 +152,21 @@ class ActiveBranch(Demand):
     @property
     def path(self) -> list[int]:
         """Every token from the start of the prompt to the end of the branch; a list that nobody changes."""
-        return self.request.ids if self.at_prompt else [*self.base, *self.buffer.ids[self.first :]]
+        if self.prompting or self.at_prompt:
+            return self.request.ids
+        return [*self.base, *self.buffer.ids[self.first :]]
 
     @property
     def length(self) -> int:
         """Tokens of the path."""
+        if self.prompting:
+            return len(self.request.ids)
         return len(self.base) + len(self.buffer.ids) - self.first
+
+    @property
+    def every_token(self) -> bool:
+        """Whether it reads the prompt, of which log-probabilities are wanted."""
+        return self.prompting and self.request.needs_scoring
 
     @property
     def last_token(self) -> int:

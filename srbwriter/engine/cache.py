@@ -202,7 +202,7 @@ class Cache:
         if seq is None:
             seq = self._free.pop()
             source = next(iter(self.tree.holders(node)), None) if node.end else None
-            self.tree.add_sequence(seq, node)
+            self.tree.attach_sequence(seq, node)
             self._forked.fork(source, seq)
             if source is not None:
                 self.native.copy(source, seq, *(() if self.tree.whole else (0, node.end)))
@@ -450,7 +450,7 @@ class Cache:
         It is not for what takes less time to evaluate again than to copy: see the top of this module.
         """
         dear = self.on_device and node.written and not self.tree.whole
-        if node.state is not None or dear or not self.copies(self.tree.namespace_of(node)):
+        if node.state is not None or dear or not self.copies(node.namespace):
             return False
         for part in self._blocks(node):
             seq = next(iter(self.tree.holders(part)))

@@ -1,7 +1,7 @@
 """Turn chat messages into one prompt: by the model's own Jinja template, another, or ChatML.
 
-A template comes with a model file or a setting: it runs in Jinja's immutable sandbox, with a limit of time and
-one for what it writes. No attribute leads out of the sandbox, and a template that runs away by mistake is
+A template comes with a model file or a setting: it runs in Jinja's immutable sandbox, with a limit of time
+and one for what it writes. No attribute leads out of the sandbox, and a template that runs away by mistake is
 stopped; one that is made to fill the memory is not. Must never know tokens or the model; the caller that
 tokenises the result decides on the BOS token.
 """

@@ -255,8 +255,6 @@ class Commands:
         """End a live branch."""
         self.queue.unlist(active)
         self.loop.finish(active, reason, None)
-        if not active.request.live and active.request.scoring is not None:
-            self.queue.suspend(active.request.scoring)
 
     def _release(self, active: ActiveBranch) -> None:
         """Stop computing a branch; what is evaluated of it stays in the cache."""

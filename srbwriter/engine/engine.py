@@ -537,11 +537,22 @@ class Engine:
             sys.setswitchinterval(SWITCH_INTERVAL)
         self._scheduler.overlaps = uses_gpu(self.options)
         self._thread = threading.Thread(
-            target=_run, args=(weakref.ref(self), self._wake, self.options.nice), name="srbwriter-engine",
-            daemon=True,
+            target=self._run, args=(weakref.ref(self), self._wake, self.options.nice),
+            name="srbwriter-engine", daemon=True,
         )  # fmt: skip
         self._thread.start()
         close_at_exit(self)
+
+    @staticmethod
+    def _run(engine: weakref.ref[Engine], wake: threading.Event, nice: int) -> None:
+        """Step an engine until it is closed, or nobody holds it any more, nor any request of it."""
+        if nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
+            thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + nice)
+        while (held := engine()) is not None and held.alive:
+            rest = held._step_until_rest()
+            del held
+            wake.wait(rest)
 
     def _step_until_rest(self) -> float | None:
         """Step while there is anything to do; return the seconds until there is, None for no end."""
@@ -622,14 +633,3 @@ class Engine:
             self._sequences.close()
         self._context.close()
         self.model.close()
-
-
-def _run(engine: weakref.ref[Engine], wake: threading.Event, nice: int) -> None:
-    """Step an engine until it is closed, or nobody holds it any more, nor any request of it."""
-    if nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
-        thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + nice)
-    while (held := engine()) is not None and held.alive:
-        rest = held._step_until_rest()  # pyright: ignore[reportPrivateUsage]
-        del held
-        wake.wait(rest)

@@ -163,7 +163,8 @@ class Sequences:
             finally:
                 for sequence, new in added.values():
                     if sequence.logits is None:  # the tokens that were not evaluated are not added
-                        del sequence.ids[max(len(sequence.ids) - len(new), self._evaluated(sequence)) :]
+                        kept = max(len(sequence.ids) - len(new), self._evaluated(sequence))
+                        sequence.ids = sequence.ids[:kept]
                     if new:
                         accepted, sequence.accepted = sequence.accepted, []
                         if sequence.logits is None or accepted != new:
