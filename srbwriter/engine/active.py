@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from .branch import WAITING_STATES, ActiveBranch
-from .constraints import Constraint
+from .constraints import Constraint, compile_constraint
 from .generation import Branch, Generation
 from .logprobs import likeliest, score
 from .model import Model
@@ -63,7 +63,7 @@ class ActiveRequest:
         self.ending: Constraint | None = None
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.counted = self.failed = False
-        self.constraints: dict[ConstraintKey, Constraint | None] = {}
+        self._constraints: dict[ConstraintKey, Constraint | None] = {}
         self._seeds: set[int] = set()  # of all attempts
         self._templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
 
@@ -139,7 +139,17 @@ class ActiveRequest:
             generation.prompt_done = tokens
             self.events.append(PromptProgress(tokens, len(self.ids), generation.cached_tokens))
 
-    # ---- sampler chains
+    # ---- constraints and sampler chains
+
+    def compile_constraint(self, sampling: Sampling) -> Constraint | None:
+        """Return the constraint that ``sampling`` asks for, at its beginning.
+
+        Callers do so on their own thread first: the first of a model takes a while. Raises InvalidRequest.
+        """
+        key = sampling.grammar, sampling.json_schema, sampling.regex
+        if key not in self._constraints:
+            self._constraints[key] = compile_constraint(sampling, self.model)
+        return self._constraints[key]
 
     def template_for(self, active: ActiveBranch, n_ctx: int) -> SamplerTemplate:
         """Return the template that the chain of a branch is made from; ``n_ctx`` is the size of the context.
@@ -170,11 +180,6 @@ class ActiveRequest:
         for active in self.branches:
             active.restart_sampling()
         self.close_templates()
-
-
-def constraint_key(sampling: Sampling) -> ConstraintKey:
-    """Return the settings that a constraint is made from."""
-    return sampling.grammar, sampling.json_schema, sampling.regex
 
 
 def is_waiting(active: ActiveBranch) -> bool:

@@ -638,6 +638,12 @@ class ActiveBranch(Demand):
         self.request.generation.truncated = True
         return True
 
+    def continue_after(self, prompt: Sequence[int]) -> None:
+        """Let the next token follow ``prompt`` and all of the text so far."""
+        if prompt is not self.base:
+            self.base, self.first = prompt, 0
+            self.text_changed()
+
     # ---- what the sampler has to know of
 
     def text_changed(self) -> None:

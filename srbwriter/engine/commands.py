@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .active import ActiveBranch, ActiveRequest, constraint_key
-from .constraints import PrefixConstraint, compile_constraint
+from .active import ActiveBranch, ActiveRequest
+from .constraints import PrefixConstraint
 from .generation import BEYOND_THE_END, Command, Generation, listener_error
 from .model import Model
 from .parameters import notation
@@ -83,7 +83,7 @@ class Commands:
 
     def stop(self, active: ActiveBranch) -> None:
         if active.branch.live:
-            self._finish(active, FinishReason.STOPPED)
+            self.loop.finish(active, FinishReason.STOPPED, None)
 
     def cancel(self, request: ActiveRequest) -> None:
         for active in request.branches:
@@ -92,14 +92,15 @@ class Commands:
     def kill(self, active: ActiveBranch) -> None:
         branch = active.branch
         if branch.live:
-            self._finish(active, FinishReason.KILLED)
+            self.loop.finish(active, FinishReason.KILLED, None)
         elif branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED:
-            self.loop.discard(active)
+            self.loop.give_back(active)
+            active.restart_sampling()
             active.end(BranchState.DONE, FinishReason.KILLED)
 
     def pause(self, active: ActiveBranch) -> None:
         if active.branch.live and active.branch.state is not BranchState.PAUSED:
-            self._release(active)
+            self.loop.detach(active)
             active.set_state(BranchState.PAUSED)
 
     def resume(self, active: ActiveBranch) -> None:
@@ -112,7 +113,7 @@ class Commands:
         self, active: ActiveBranch, seed: int | None, sampling: Sampling | None, stop: Stop | None,
         begin: Sequence[int], without: Sequence[int],
     ) -> None:  # fmt: skip
-        self._release(active)
+        self.loop.detach(active)
         branch, request = active.branch, active.request
         if sampling is not None:
             active.sampling = branch.sampling = sampling
@@ -122,7 +123,7 @@ class Commands:
         base, shifted = active.base, active.first
         active.restart_attempt()
         if not shifted:
-            self._continue_after(active, base)
+            active.continue_after(base)
         active.begin(begin, without)
         self._heal_prompt(active)
         self._revive(active)
@@ -148,7 +149,7 @@ class Commands:
         self, active: ActiveBranch, tokens: int | None, chars: int | None, sentences: int | None,
         seed: int | None,
     ) -> None:  # fmt: skip
-        self._release(active)
+        self.loop.detach(active)
         branch = active.branch
         kept = active.chars_before(tokens, chars, sentences)
         if kept > 0:
@@ -170,7 +171,7 @@ class Commands:
         if not text:
             return
         goes_on = branch.live or go_on
-        self._release(active)
+        self.loop.detach(active)
         if branch.live:
             active.flush()
         active.drop_half_spelt()
@@ -206,27 +207,19 @@ class Commands:
             active.branch.seed = sampling.seed
             active.restart_sampling()
         if stop is not None and active.branch.live and active.buffer.ids and active.limit <= active.written:
-            self._finish(active, FinishReason.LENGTH)
+            self.loop.finish(active, FinishReason.LENGTH, None)
         else:
             self._follow_rules(active)
 
     # ---- another prompt
 
     def set_prompt(self, active: ActiveBranch, prompt: Sequence[int]) -> None:
-        self._release(active)
+        self.loop.detach(active)
         active.rows.clear()  # they followed the prompt until now
-        self._continue_after(active, prompt or active.request.ids)
+        active.continue_after(prompt or active.request.ids)
         self._heal_prompt(active)
         if active.branch.live and active.branch.state is not BranchState.PAUSED:
             self._revive(active)
-
-    def _continue_after(self, active: ActiveBranch, prompt: Sequence[int]) -> None:
-        """Let the next token follow ``prompt`` and all of the text so far."""
-        before = active.base
-        if prompt is before:
-            return
-        active.base, active.first = prompt, 0
-        active.text_changed()
 
     def _heal_prompt(self, active: ActiveBranch) -> None:
         """Let a text that begins inside a word complete it, also after a prompt of its own."""
@@ -250,16 +243,6 @@ class Commands:
             active.begin(begin, without)
 
     # ---- on and off its sequence
-
-    def _finish(self, active: ActiveBranch, reason: FinishReason) -> None:
-        """End a live branch."""
-        self.queue.unlist(active)
-        self.loop.finish(active, reason, None)
-
-    def _release(self, active: ActiveBranch) -> None:
-        """Stop computing a branch; what is evaluated of it stays in the cache."""
-        self.queue.unlist(active)
-        self.loop.detach(active)
 
     def _revive(self, active: ActiveBranch) -> None:
         """Let a branch wait to be served again."""
@@ -297,7 +280,7 @@ def make_request(
         own = sampling.seed if isinstance(asked.sampling, tuple) else None
         request.add_branch(sampling, stop, request.seed(own, seed, index))
     for active in request.branches:
-        compile_for(request, active.sampling, model)
+        request.compile_constraint(active.sampling)
         if not asked.takes:
             active.begin(asked.begin, asked.without)
             if asked.priority is not Priority.BACKGROUND and not active.buffer.ids:
@@ -322,7 +305,7 @@ def prepared(command: Command, model: Model) -> Command:
     request = command.generation.engine_state
     for value in command.values():
         if isinstance(value, Sampling):
-            compile_for(request, value, model)
+            request.compile_constraint(value)
     if command.verb != "append":
         return command
     heals, begun, text = request.asked.heal, request.pending_text, command.args[0]
@@ -331,13 +314,3 @@ def prepared(command: Command, model: Model) -> Command:
     healed = text if heals else ""  # a word that breaks off at its end is to be completed
     more = (typed(model, begun + text, healed),) if begun else ()
     return command._replace(args=(*command.args, typed(model, text, healed), *more))
-
-
-def compile_for(request: ActiveRequest, sampling: Sampling, model: Model) -> None:
-    """Compile the constraint on the caller's thread: the first of a model takes a while.
-
-    Raises InvalidRequest for a grammar that is none.
-    """
-    key = constraint_key(sampling)
-    if any(key) and key not in request.constraints:
-        request.constraints[key] = compile_constraint(sampling, model)

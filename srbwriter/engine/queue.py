@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -94,11 +94,6 @@ class Queue:
         """Whether a branch of a request of this priority waits."""
         return any(is_waiting(b) for r in self.requests if r.asked.priority is priority for b in r.branches)
 
-    @property
-    def left_waiting(self) -> bool:
-        """Whether nothing runs and a branch waits that has not been admitted yet."""
-        return not self.busy and self.waits(Priority.NORMAL)
-
     def has_wanted_requests(self) -> bool:
         """Whether any request is more than background work."""
         return any(r.asked.priority is not Priority.BACKGROUND for r in self.requests)
@@ -120,17 +115,10 @@ class Queue:
         self.writing.append(active)
         active.set_state(BranchState.WRITING)
 
-    def unlist(self, active: ActiveBranch) -> None:
-        """Take a branch off the list that it is on."""
-        self.steady = False
-        self.writing = [r for r in self.writing if r is not active]
-        if active in self.reading:
-            self.reading.remove(active)
-
     def requeue(self, active: ActiveBranch) -> None:
         """Let a running branch wait again; its text stays, and its cells as long as there is room."""
-        self.unlist(active)
         self.loop.detach(active)
+        self.drop_ended()
         active.since = self.step
         active.set_state(BranchState.WAITING)
 
@@ -199,12 +187,13 @@ class Queue:
         for active in [r for r in request.branches if is_waiting(r)]:
             if not active.branch.live or self._end_if_complete(active):
                 continue
-            logits = self.tree.logits_after(active.path, active.namespace)
-            if self._is_evaluated_for(active, logits, under_way):
+            path = active.path  # one list, as the tree knows the list that it was last asked for
+            logits = self.tree.logits_after(path, active.namespace)
+            if self._is_evaluated_for(active, path, logits, under_way):
                 active.set_state(BranchState.PROMPT)
                 continue
             full = len(self.running) >= self.max_branches and not self.preempt(request)
-            if not full and self._start(active, logits, under_way):
+            if not full and self._start(active, path, logits, under_way):
                 if time.perf_counter() >= publish_at:
                     self.publish()
                     publish_at = time.perf_counter() + FIRST_TEXTS_SECONDS
@@ -239,7 +228,9 @@ class Queue:
         self.loop.finish(active, FinishReason.LENGTH, None)
         return True
 
-    def _is_evaluated_for(self, active: ActiveBranch, logits: Any, under_way: set[Step]) -> bool:
+    def _is_evaluated_for(
+        self, active: ActiveBranch, path: Sequence[int], logits: Any, under_way: set[Step]
+    ) -> bool:
         """Whether something that runs is about to evaluate the first missing token of a branch."""
         request = active.request
         read = any(r.prompting and r.seq >= 0 for r in request.branches)
@@ -247,7 +238,6 @@ class Queue:
             return read and request.needs_scoring
         if active.at_prompt and read:
             return True
-        path = active.path
         begin = self.tree.resumable(path, active.namespace, len(path) - 1)
         return (begin, path[begin.end]) in under_way
 
@@ -258,22 +248,23 @@ class Queue:
         if left > 0:
             under_way.add((tip, active.last_token if left == 1 else active.path[tip.end]))
 
-    def _start(self, active: ActiveBranch, logits: Any, under_way: set[Step]) -> bool:
+    def _start(self, active: ActiveBranch, path: Sequence[int], logits: Any, under_way: set[Step]) -> bool:
         """Give a branch a sequence: to write, to read its text, or to read the prompt for its siblings.
 
-        ``logits`` are those after its text, if they are stored. False where there is no room. A branch whose
-        text was evaluated before, and only has to be in cells again, reads for itself. If it waited for its
-        turn, what it has read might be evicted meanwhile and be read again, for ever.
+        ``logits`` are those after its ``path``, if they are stored. False where there is no room. A branch
+        whose text was evaluated before, and only has to be in cells again, reads for itself. If it waited
+        for its turn, what it has read might be evicted meanwhile and be read again, for ever.
         """
         request = active.request
-        known = request.scored if request.needs_scoring else active.length - (logits is None)
+        known = request.scored if request.needs_scoring else len(path) - (logits is None)
         own = not request.needs_scoring and (logits is not None or not active.at_prompt)
         active.prompting = not own
-        fits = self._make_room(self.cache.count_missing_cells(active, known), request)
+        path = path if own else request.ids
+        fits = self._make_room(self.cache.count_missing_cells(path, active.namespace, known), request)
         if fits and own and not self.loop.prepare(active):
             return True
         active.urgency = request.asked.priority
-        if not fits or not self.cache.allocate(active, known):
+        if not fits or not self.cache.allocate(active, path, known):
             active.prompting = False
             return False
         self.admitted += 1
@@ -349,8 +340,8 @@ class Queue:
             return True
         for active in least.request.branches if least.every_token else [least]:
             if active.branch.live:
-                self.unlist(active)
                 self.loop.finish(active, FinishReason.CONTEXT, None)
+        self.drop_ended()
         return True
 
     def preempt(self, request: ActiveRequest) -> bool:

@@ -141,7 +141,7 @@ class Scheduler:
             self._decode(plan)
         if not (self.overlaps and queue.steady):
             self.publish()  # else while the next step is computed
-        if worked or self.inbox or queue.left_waiting or queue.busy:
+        if worked or self.inbox or queue.busy or queue.waits(Priority.NORMAL):
             return True
         more = self._work_while_idle()
         if not more and self.threads is not None:
@@ -175,7 +175,7 @@ class Scheduler:
         for active, token in zip(writing, tokens, strict=True):
             self.cache.advance((active.seq,), (token,), written=True)
         self.loop.now = queue.last_worked = time.monotonic()
-        self.loop.next_tokens(writing)
+        self.loop.next_tokens(list(enumerate(writing)))
         queue.drop_ended()
         if not (self.overlaps and queue.steady):
             self.publish()  # else while the next step is computed
@@ -310,9 +310,7 @@ class Scheduler:
     def _decode(self, plan: Plan) -> None:
         if self.abortable:
             readers = plan.demands() if plan.portions else ()
-            numbers = frozenset(
-                d.request.generation.number for d in readers if isinstance(d, ActiveBranch)
-            )
+            numbers = frozenset(d.request.generation.number for d in readers if isinstance(d, ActiveBranch))
             self._in_flight = self.queue.runs_background, numbers
             if self._is_unwanted():  # the command came before _in_flight was set, and could not abort
                 self._in_flight = None
@@ -438,10 +436,7 @@ class Scheduler:
             (row, active) for row, group in enumerate(plan.groups) for active in group
             if isinstance(active, ActiveBranch)
         ]  # fmt: skip
-        drawn = self.loop.draw_together(rows)
-        for row, active in rows:
-            if active.seq >= 0:  # an error in a callback may have ended its whole request
-                self.loop.next_token(active, row, drawn.get(active))
+        self.loop.next_tokens(rows)
         for reader, tokens, row, answers in plan.portions:
             if reader.seq >= 0 and isinstance(reader, ActiveBranch):
                 self._advance_reader(reader, len(tokens), row, answers)
@@ -509,9 +504,9 @@ class Scheduler:
                 continue
             if cache.tree.resumable(path, active.namespace, before).end < before:
                 continue
-            room = cache.count_missing_cells(active, before) + len(rows)
+            room = cache.count_missing_cells(path, active.namespace, before) + len(rows)
             urgency, active.urgency = active.urgency, Priority.BACKGROUND
-            if cache.free_cells(room, background=True) and cache.allocate(active, before):
+            if cache.free_cells(room, background=True) and cache.allocate(active, path, before):
                 rows.append(active)
             active.urgency = urgency
         whole = [active for active in rows if cache.tree.tip[active.seq].end == active.length - 1]

@@ -36,6 +36,7 @@ class Demand:
     """A demand for the logits after a path of tokens. Subclasses have the path."""
 
     __slots__ = ("namespace", "seq", "urgency")
+
     def __init__(self, urgency: Priority, namespace: Namespace) -> None:
         self.urgency = urgency
         self.namespace = namespace
