@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from .branch import WAITING_STATES, ActiveBranch
+from .branch import ActiveBranch
 from .constraints import Constraint, compile_constraint
 from .generation import Branch, Generation
 from .logprobs import likeliest, score
@@ -180,8 +180,3 @@ class ActiveRequest:
         for active in self.branches:
             active.restart_sampling()
         self.close_templates()
-
-
-def is_waiting(active: ActiveBranch) -> bool:
-    """Whether a branch has something to write and no sequence."""
-    return active.seq < 0 and active.branch.state in WAITING_STATES

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .siblings import Siblings
 
 NO_LIMIT = 1 << 60  # tokens
-WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
+_TO_RUN = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 _CONTEXT = 64  # characters of earlier text by which the end of a sentence is judged
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
@@ -162,6 +162,11 @@ class ActiveBranch(Demand):
         if self.prompting:
             return len(self.request.ids)
         return len(self.base) + len(self.buffer.ids) - self.first
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has something to write and no sequence."""
+        return self.seq < 0 and self.branch.state in _TO_RUN
 
     @property
     def every_token(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from .active import ActiveBranch, ActiveRequest, is_waiting
+from .active import ActiveBranch, ActiveRequest
 from .cache import Cache
 from .sampling_loop import SamplingLoop
 from .tree import Node
@@ -92,7 +92,7 @@ class Queue:
 
     def waits(self, priority: Priority) -> bool:
         """Whether a branch of a request of this priority waits."""
-        return any(is_waiting(b) for r in self.requests if r.asked.priority is priority for b in r.branches)
+        return any(b.waiting for r in self.requests if r.asked.priority is priority for b in r.branches)
 
     def has_wanted_requests(self) -> bool:
         """Whether any request is more than background work."""
@@ -154,7 +154,7 @@ class Queue:
 
         The first request that does not fit keeps its place; only short prompts overtake it.
         """
-        waiting = [r for r in self.requests if any(map(is_waiting, r.branches))]
+        waiting = [r for r in self.requests if any(b.waiting for b in r.branches)]
         wanted = [r for r in waiting if r.asked.priority is not Priority.BACKGROUND]
         if not wanted and (not self.busy or self.runs_background) and not self.lacks_room:
             wanted = waiting if self.seconds_of_rest(self.loop.now) == 0 else []
@@ -184,7 +184,7 @@ class Queue:
         ``under_way`` holds the next steps of what runs. A branch that needs one of them waits for it.
         """
         publish_at = time.perf_counter() + FIRST_TEXTS_SECONDS
-        for active in [r for r in request.branches if is_waiting(r)]:
+        for active in [r for r in request.branches if r.waiting]:
             if not active.branch.live or self._end_if_complete(active):
                 continue
             path = active.path  # one list, as the tree knows the list that it was last asked for
@@ -272,7 +272,7 @@ class Queue:
         self._count_prompt(request, min(end, len(request.ids)))
         if not own:
             for sibling in request.branches:
-                if sibling is active or is_waiting(sibling):
+                if sibling is active or sibling.waiting:
                     sibling.set_state(BranchState.PROMPT)
             self.reading.append(active)  # it keeps its place among the waiting branches
         else:
@@ -384,4 +384,4 @@ def _waiting_since(request: ActiveRequest) -> int:
 
     There may be none: the thread that closes the engine may have ended them just now.
     """
-    return min((active.since for active in request.branches if is_waiting(active)), default=0)
+    return min((active.since for active in request.branches if active.waiting), default=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -168,7 +168,7 @@ class Scheduler:
             seqs.append(active.seq)
         context.batch.clear()
         context.batch.add_rows(tokens, positions, seqs)
-        code = self._run_batch(0, len(writing), False, self._work_while_computing)
+        code = self._run_batch(0, len(writing), False)
         if code != OK:
             self._give_way(Plan([[active] for active in writing]), code)
             return True
@@ -315,9 +315,7 @@ class Scheduler:
             if self._is_unwanted():  # the command came before _in_flight was set, and could not abort
                 self._in_flight = None
                 return
-        code = self._run_batch(
-            plan.prompt_rows, len(plan.groups), bool(plan.portions), self._work_while_computing
-        )
+        code = self._run_batch(plan.prompt_rows, len(plan.groups), bool(plan.portions))
         self._in_flight = None
         if code != OK:
             self._give_way(plan, code)
@@ -325,12 +323,10 @@ class Scheduler:
             self._record(plan)
             self._apply_results(plan)
 
-    def _run_batch(
-        self, prompt_rows: int, branch_rows: int, prompt: bool, meanwhile: Callable[[], None] = lambda: None
-    ) -> int:
+    def _run_batch(self, prompt_rows: int, branch_rows: int, prompt: bool) -> int:
         """Decode the batch of so many rows, count it, and return llama.cpp's code.
 
-        ``prompt``: use the threads for prompts.
+        ``prompt``: use the threads for prompts. The step before is published while a GPU computes this one.
         """
         if self.threads is not None:  # fewer while other programs use some of the cores
             threads = self.loop.pool.cores = self.threads.count()
@@ -340,7 +336,7 @@ class Scheduler:
                 self.context.set_threads(threads, threads)
                 self._threads_now = threads
         started = time.perf_counter()
-        code = self.context.decode(meanwhile)
+        code = self.context.decode(*((self._publish_events,) if self.overlaps else ()))
         seconds = time.perf_counter() - started
         if code == OK:
             self.budget.record(seconds, prompt_rows, branch_rows)
@@ -361,11 +357,6 @@ class Scheduler:
                 self.context.remove(demand.seq, self.cache.tree.tip[demand.seq].end)
         elif self.queue.busy and not self.cache.evict() and not self.queue.suspend_least():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
-
-    def _work_while_computing(self) -> None:
-        """Publish the events of the step before while an accelerator computes this one."""
-        if self.overlaps:
-            self._publish_events()
 
     def _is_unwanted(self) -> bool:
         """Whether the running decode is broken off: an abort discards all of its rows.
