@@ -544,12 +544,6 @@ class ActiveBranch(Demand):
     def _held(self) -> str:
         return self._recent[len(self._recent) - max(self._seen - self.shown, 0) :]
 
-    def start_clock(self, now: float) -> None:
-        """Note the time of the first token, from which ``max_seconds`` count."""
-        self.branch.started_at = now
-        seconds = self.branch.stop_rule.max_seconds
-        self.deadline = None if seconds is None else now + seconds
-
     # ---- another text
 
     def begin(self, ids: Sequence[int], without: Sequence[int]) -> None:

@@ -318,6 +318,11 @@ class Engine:
         return not self._closing and self._dead is None
 
     @property
+    def busy(self) -> bool:
+        """Whether any request is running or waiting."""
+        return bool(self._scheduler.queue.requests or self._scheduler.inbox)
+
+    @property
     def raw_ctx(self) -> int:
         """The native ``llama_context *``. Only for use inside :meth:`call`, at the caller's own risk."""
         return self._context.pointer

@@ -161,7 +161,7 @@ class Queue:
         if len(wanted) > 1:
             clients, requests = self._count_running()
             wanted.sort(
-                key=lambda r: (clients[r.client], requests[r], _waiting_since(r), r.generation.number)
+                key=lambda r: (clients[r.client], requests[r], r.waiting_since, r.generation.number)
             )
         under_way: set[Step] = set()
         for active in self._listed:
@@ -377,11 +377,3 @@ class Queue:
         if not self.cache.returns(active.namespace):
             turn = max(turn, active.length // READ_PER_WRITTEN)
         return len(active.buffer.ids) - active.tokens_at_start >= turn
-
-
-def _waiting_since(request: ActiveRequest) -> int:
-    """Return the step since which the first waiting branch of a request has waited.
-
-    There may be none: the thread that closes the engine may have ended them just now.
-    """
-    return min((active.since for active in request.branches if active.waiting), default=0)

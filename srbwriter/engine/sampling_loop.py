@@ -258,7 +258,9 @@ class SamplingLoop:
         branch = active.branch
         branch.changed_at = self.now
         if not branch.buffer.ids and not branch.bans:
-            active.start_clock(self.now)
+            branch.started_at = self.now
+            seconds = branch.stop_rule.max_seconds
+            active.deadline = None if seconds is None else self.now + seconds
         verdict = active.receive(
             token, logprob, self.now,
             lambda: self.context.logits(row) if isinstance(row, int) else np.asarray(row),

@@ -273,6 +273,7 @@ class TokenTree:
             if not above.seqs and above.parent is not None:
                 self.cells += len(above.tokens)
                 above.written = False  # its cells lie together now
+                self._matched = None
             above.seqs.add(seq)
             above = above.parent
 
