@@ -44,7 +44,7 @@ REUSED_CELLS = 512
 llama.cpp takes 1.5 to 3 ms to share 8000 cells, which 64 new branches would each wait for."""
 SCATTERED_CELLS = 256
 """Free cells below the highest in use, at most, before the cells in use are moved together: the portion that
-llama.cpp reads. With 512 the rest of a parked text made a single branch read three portions rather than one."""
+llama.cpp reads. With 512 the rest of a parked text lets a single branch read three portions, not one."""
 COPYING_SECONDS = 0.004
 """Time for copying out of the cells before a step, at most; the rest is copied before later steps."""
 LEAST_ON_DISK = 64

@@ -160,9 +160,7 @@ class Queue:
             wanted = waiting if self.seconds_of_rest(self.loop.now) == 0 else []
         if len(wanted) > 1:
             clients, requests = self._count_running()
-            wanted.sort(
-                key=lambda r: (clients[r.client], requests[r], r.waiting_since, r.generation.number)
-            )
+            wanted.sort(key=lambda r: (clients[r.client], requests[r], r.waiting_since, r.generation.number))
         under_way: set[Step] = set()
         for active in self._listed:
             self._note_next_step(active, under_way)
