@@ -31,6 +31,11 @@ HOST = Key[tuple[str, ...]](
 PORT = Key(
     "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535,
 )
+WS_PORT = Key[int | None](
+    "server.ws_port", INTEGER, None,
+    "one more port, for clients that expect WebSockets on a port of their own, such as 5005", ("--ws-port",),
+    minimum=0, maximum=65535,
+)
 UNIX_SOCKET = Key[Path | None](
     "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",),
 )

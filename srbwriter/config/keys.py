@@ -292,10 +292,6 @@ RETIRED: tuple[Retired, ...] = (
         "LoRA adapters that are loaded are used for all text", "model.lora_init_without_apply",
     ),
     Retired(
-        "server", ("--ws-port",), "text-generation-webui's older WebSockets are not spoken", "server.ws_port",
-        values=1,
-    ),
-    Retired(
         "sampling", ("--contrast",), "branches are not kept unlike their own text", "sampling.contrast",
         values=1,
     ),

@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,7 +26,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,7 +42,7 @@ from .http import Dialect, Row, answering, json_response
 from .lines import LineServer
 from .prompts import read_template
 from .registry import new_id
-from .run import Loader, Services
+from .run import Services
 from .settings import ServerSettings, check_files
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ DIALECTS: tuple[Dialect, ...] = (
     llamacpp.DIALECT,
     kobold.DIALECT,
     webui.DIALECT,
+    webui.OLDER,
     exllama.DIALECT,
     ollama.DIALECT,
     page.DIALECT,
@@ -60,16 +62,14 @@ DIALECTS: tuple[Dialect, ...] = (
 """Every dialect. Where several have a row for one path, those before are asked first."""
 
 
-def build_app(
-    loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0
-) -> ASGIApp:
+def build_app(services: Services, lines: Sequence[socket.socket] = (), most_lines: int = 0) -> ASGIApp:
     """Return the ASGI application of one server, for one event loop.
 
     The line protocol is spoken on the listening sockets of ``lines``, to ``most_lines`` clients at once.
     Sockets may be appended until the application starts.
     """
+    settings = services.settings
     check_files(settings)
-    services = Services(loader, settings)
     services.chat_template = read_template(settings)
     services.openapi = describe(DIALECTS)
     groups = {
@@ -81,7 +81,10 @@ def build_app(
         Route(path, answering(group, services), methods=[method]) for (method, path), group in groups.items()
     ]
     public = {path for (_, path), group in groups.items() if all(row.public for _, row in group)}
-    guarded = [one.path_regex for one in routes if one.path not in public]
+    sockets = [
+        WebSocketRoute(path, partial(answer, services=services)) for path, answer in webui.SOCKETS.items()
+    ]
+    guarded = [one.path_regex for one in (*routes, *sockets) if one.path not in public]
     files = (
         [Mount("/", StaticFiles(directory=settings.static_path, html=True))] if settings.static_path else []
     )
@@ -92,11 +95,9 @@ def build_app(
         services.notifier.attach(asyncio.get_running_loop())
         async with line_server.open():
             yield
-        for record in services.registry.live():
-            record.cancel()
 
     app = Starlette(
-        routes=[*routes, *files], lifespan=lifespan, exception_handlers={HTTPException: _not_here}
+        routes=[*routes, *sockets, *files], lifespan=lifespan, exception_handlers={HTTPException: _not_here}
     )
     return Gate(app, settings, lambda path: not any(one.match(path) for one in guarded))
 
@@ -174,6 +175,9 @@ class Gate:
         self._nameless = "unknown" if settings.unix_socket is None else "unix"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._open_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -204,6 +208,18 @@ class Gate:
                 await self._app(scope, receive, send_on)
         finally:
             self._log(scope, status, time.monotonic() - started)
+
+    async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check host, origin and key before a WebSocket is opened; a refusal is a 403."""
+        scope["srbwriter.id"] = new_id()
+        scope["method"] = "POST"  # a page of another origin could otherwise open one
+        refusal = self._refusal(scope)
+        self._log(scope, 101 if refusal is None else 403, 0.0)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.message[:100]})
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         headers = Headers(scope=scope)

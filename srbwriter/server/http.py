@@ -29,7 +29,7 @@ from srbwriter.engine.types import Failed, Request
 from .answer import JSON, Answer, encode
 from .auth import Client
 from .body import SPELLINGS, Body
-from .errors import ApiError, as_api_error, llamacpp_error, respell_field
+from .errors import ApiError, as_api_error, bad, llamacpp_error, respell_field
 from .registry import Record
 from .run import LARGE, Follower, Services, on_thread
 
@@ -123,12 +123,15 @@ class Call:
         limit, size = self.settings.max_body, 0
         chunks: list[bytes] = []
         closing = {"Connection": "close"}
+        too_large = ApiError(413, f"the body is larger than {limit} bytes", headers=closing)
+        if int(self.request.headers.get("content-length", 0)) > limit:  # before any of it comes, or does not
+            raise too_large
         try:
             async with asyncio.timeout(min(self.settings.timeout, self.settings.body_seconds)):
                 async for chunk in self.request.stream():
                     size += len(chunk)
                     if size > limit:
-                        raise ApiError(413, f"the body is larger than {limit} bytes", headers=closing)
+                        raise too_large
                     chunks.append(chunk)
         except TimeoutError:
             raise ApiError(408, "the body did not arrive in time", headers=closing) from None
@@ -155,6 +158,9 @@ class Call:
 
         Under an ``id`` of their own they outlive the connection.
         """
+        if self.body.integer("best_of", 1) > requests[0].n:
+            words = f"it can only be n, which is {requests[0].n}: ask for n, and choose among them"
+            raise bad("best_of", words)
         return await self.services.submit(
             requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy,
             large=self.large,

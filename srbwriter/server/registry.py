@@ -33,6 +33,7 @@ class Record:
     picked: int | None = None
     peer: str = ""  # the address that it came from
     tag: str = ""  # what its client calls it
+    broken_off: ApiError | None = None
     bound: bool = True  # to the connection that it came over: that one's end is its own
 
     @property
@@ -80,8 +81,8 @@ class Record:
 
     @property
     def error(self) -> Exception | None:
-        """The error of the first generation that failed."""
-        return next((one.error for one in self.generations if one.error is not None), None)
+        """Why it was broken off, or the error of the first generation that failed."""
+        return self.broken_off or next((one.error for one in self.generations if one.error is not None), None)
 
     def slot(self, index: int) -> int:
         """Return the slot number of a branch, -1 if it has none."""

@@ -138,6 +138,12 @@ class Services:
         ours = sum(branch.live for record in self.registry.live() for branch in record.branches)
         return min(self.max_n, max(ours, self.engine.stats().live_branches))
 
+    def end(self) -> None:
+        """End what runs, in words: the time that a server gives its answers is up."""
+        for record in self.registry.live():
+            record.broken_off = unavailable("the server is being ended")
+            record.cancel()
+
     # ---- a request
 
     async def submit(

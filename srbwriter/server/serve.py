@@ -6,6 +6,7 @@ connection that has waited longest without a complete head is closed for the nex
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -22,7 +23,7 @@ from .app import build_app
 from .auth import check_exposure
 from .connection import Listener, Table, most_connections, protocol
 from .prompts import read_system_prompt, read_template
-from .run import Loader
+from .run import Loader, Services
 from .settings import AddressError, ServerError, ServerSettings, check_files, is_socket_file, line_places
 
 
@@ -95,6 +96,10 @@ def check_settings(settings: ServerSettings) -> None:
     _Server(_Unloaded(), settings)
 
 
+_LAST_WORDS = 3
+"""Seconds in which answers that were ended with the server can say so."""
+
+
 class _Unloaded:
     """A loader that loads nothing."""
 
@@ -114,18 +119,21 @@ class _Server(uvicorn.Server):
         self.settings, self.table = settings, Table(most - most_lines)
         self.listeners: list[Listener] = []
         self.lines: list[socket.socket] = []  # those of the line protocol; the application has the list
+        self.services = Services(loader, settings)
         config = uvicorn.Config(
-            build_app(loader, settings, self.lines, most_lines),
+            build_app(self.services, self.lines, most_lines),
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
             lifespan="on",
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=settings.max_body,
+            ws_per_message_deflate=False,  # a small message could grow without bound
             http=protocol(settings.head_seconds, self.table),
             loop="asyncio",  # another would not ask the listener before it accepts
             timeout_keep_alive=int(min(settings.timeout, 75)),
-            timeout_graceful_shutdown=int(settings.shutdown_seconds),
+            timeout_graceful_shutdown=int(settings.shutdown_seconds) + _LAST_WORDS,
             ssl_keyfile=settings.ssl_key_file,
             ssl_certfile=settings.ssl_cert_file,
         )
@@ -156,6 +164,9 @@ class _Server(uvicorn.Server):
                     else:
                         self.listeners.append(opened(_listen(host, port)))
                         port = port or self.listeners[-1].getsockname()[1]
+                if settings.ws_port is not None:
+                    hosts = (host for host in settings.host if not is_socket_file(host))
+                    self.listeners += [opened(_listen(host, settings.ws_port)) for host in hosts]
             closing.pop_all()
         for listener in self.listeners:
             listener.table = self.table
@@ -181,6 +192,13 @@ class _Server(uvicorn.Server):
                 listener.close()
             for file in filter(None, files):
                 file.unlink(missing_ok=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no new connection, and end what is still being answered after the deadline."""
+        ending = asyncio.get_running_loop().call_later(self.settings.shutdown_seconds, self.services.end)
+        await super().shutdown(sockets)
+        ending.cancel()
+        self.services.end()
 
     async def on_tick(self, counter: int) -> bool:
         failed = self.watched is not None and self.watched.error is not None
@@ -220,7 +238,7 @@ def _listen(address: str, port: int) -> Listener:
         listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         reason = error.strerror or error
-        cure = "choose another with --host, --port and --tcp"
+        cure = "choose another with --host, --port, --ws-port and --tcp"
         raise AddressError(f"cannot listen on {address}:{port}: {reason}; {cure}") from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
     return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())

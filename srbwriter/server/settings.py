@@ -21,6 +21,7 @@ class ServerSettings:
 
     host: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9090
+    ws_port: int | None = None  # one more, for clients that expect WebSockets on a port of their own
     unix_socket: Path | None = None
     tcp: tuple[str, ...] = ()  # where lines are taken: each [HOST:]PORT
     preload: Path | None = None  # what conversations in lines begin with, evaluated before one can

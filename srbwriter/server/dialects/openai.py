@@ -39,8 +39,6 @@ from .embeddings import EMBEDDINGS, openai_embeddings
 def _read_common(body: Body, services: Services, logprobs: int | None, stops: Sequence[str] = ()) -> Request:
     """Return a request without its prompt. ``stops`` end a text beside its own. Raises ApiError (400)."""
     request = stop_also(read_request(body, services), stops)
-    if body.integer("best_of", request.n) != request.n:
-        raise bad("best_of", f"it can only be n, which is {request.n}: ask for n, and choose among them")
     if body.has("prompt_logprobs"):
         raise bad("prompt_logprobs", "echo with logprobs has those of the prompt")
     return replace(request, logprobs=logprobs)
@@ -161,15 +159,18 @@ class _OpenAIAnswer(Answer):
 
     def _account(self) -> dict[str, Any]:
         """Return ``usage``, tokens of all prompts, each once, and of all branches; and ``timings``."""
-        record, first = self.record, self.record.generation
-        written = record.written
+        record, first, read = self.record, self.record.generation, self.prompt_tokens()
         usage = {
-            "prompt_tokens": record.prompt_tokens,
-            "completion_tokens": written,
-            "total_tokens": record.prompt_tokens + written,
+            "prompt_tokens": read,
+            "completion_tokens": record.written,
+            "total_tokens": read + record.written,
             "prompt_tokens_details": {"cached_tokens": record.cached_tokens},
         }
         return {"usage": usage, "timings": timings(first, first.branches[0]), **seed_note(self.request)}
+
+    def prompt_tokens(self) -> int:
+        """Return how many tokens all prompts have."""
+        return self.record.prompt_tokens
 
     def _chunk(self, index: int, choice: dict[str, Any], reason: str | None = None, **more: Any) -> str:
         """Return a chunk: with timings at a choice's end, or in each chunk if requested."""
@@ -214,6 +215,12 @@ class CompletionAnswer(_OpenAIAnswer):
         if not self.prompts or self.request.logprobs is None:
             return []
         return prompt_tokens(self.engine, generation.prompt_ids, generation.prompt_logprobs)
+
+    def prompt_tokens(self) -> int:
+        """Return how many there are: where they are listed, as many as the list has."""
+        if not self.prompts or self.request.logprobs is None:
+            return super().prompt_tokens()
+        return sum(len(self._before(generation)) for generation in self.record.generations)
 
     def first(self, index: int) -> str:
         if not self.prompts:

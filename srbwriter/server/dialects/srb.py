@@ -505,7 +505,12 @@ async def patch_branch(call: Call) -> Response:
     branch.change(*await call.work(
         lambda: (read_sampling(body, branch.sampling, engine), read_stop(body, branch.stop_rule))
     ))  # fmt: skip
-    return json_response({"id": record.id, "index": index, "verb": "patch"}, RUNNING)
+    whole = [name for name in body.values if (row := BY_NAME.get(name)) and row.record == "request"]
+    note = "; ".join(
+        (*(f"{name} is for a whole request" for name in whole), *filter(None, [misspelt(body, ())]))
+    )
+    done = {"id": record.id, "index": index, "verb": "patch"}
+    return json_response({**done, "note": note} if note else done, RUNNING)
 
 
 async def steer(call: Call) -> Response | dict[str, Any]:
