@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import time
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
@@ -180,16 +179,12 @@ def new_id() -> str:
 
 @dataclass(slots=True)
 class Slot:
-    """A number for a branch while it is written; keeps nothing alive.
-
-    The engine has no slots. What a branch leaves behind can be pinned in the engine's cache under its number,
-    for a client that comes back to it.
-    """
+    """A number for a branch while it is written. The engine has no slots; it keeps no branch alive."""
 
     id: int
     client: str = ""  # whose branch had the number last
     salt: str = ""  # of the part of the cache that holds its tokens
-    pinned: tuple[int, ...] = ()  # those that the client keeps when the branch is forgotten
+    restored: tuple[int, ...] = ()  # tokens that came from a file after that branch
     latest: weakref.ref[Branch] | None = None
 
     @property
@@ -204,20 +199,9 @@ class Slot:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The tokens that the slot's latest branch left in the cache, or else those that are pinned."""
+        """The tokens that the slot's latest branch left in the cache, or those that were restored."""
         branch = self.branch
-        return self.pinned if branch is None else (*branch.generation.prompt_ids, *branch.ids)
-
-    def give(self, branch: Branch, client: str) -> None:
-        """Let a branch have the number; another client's pin goes."""
-        if client != self.client:
-            self.pinned = ()
-        self.latest, self.client = weakref.ref(branch), client
-        self.salt = branch.generation.request.cache_salt
-
-    def keep(self, ids: Sequence[int] = (), client: str = "", salt: str = "") -> None:
-        """Keep tokens that a client had saved, instead of what the latest branch left; or nothing."""
-        self.latest, self.client, self.salt, self.pinned = None, client, salt, tuple(ids)
+        return self.restored if branch is None else (*branch.generation.prompt_ids, *branch.ids)
 
 
 class Slots:
@@ -231,6 +215,9 @@ class Slots:
             self._slots.append(Slot(len(self._slots)))
         return self._slots[:count]
 
+    def set(self, slot: Slot) -> None:
+        self._slots[slot.id] = slot
+
     def assign(self, record: Record, count: int, wanted: int = -1) -> None:
         """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
         slots = self.all(count)
@@ -239,4 +226,5 @@ class Slots:
             order = slots[wanted:] + slots[:wanted]
         record.slots = [order[index % len(order)].id for index in range(len(record.branches))]
         for number, branch in zip(record.slots, record.branches, strict=True):
-            slots[number].give(branch, record.client)
+            salt = branch.generation.request.cache_salt
+            self.set(Slot(number, record.client, salt, latest=weakref.ref(branch)))

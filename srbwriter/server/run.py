@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -28,7 +26,7 @@ from srbwriter.version import __version__
 
 from .auth import Client, server_keys
 from .errors import ApiError, as_api_error, unavailable
-from .prompts import SystemPrompt, read_system_prompt
+from .prompts import SystemPrompt, read_system_prompt, read_template
 from .registry import Record, Registry, Slots
 from .settings import ServerSettings
 
@@ -45,14 +43,7 @@ async def on_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
 
 
-def _make_fingerprint() -> str:
-    """Return the build in llama.cpp's form: its number and a part of its hash."""
-    numbers = [int(part) for part in re.findall(r"\d+", __version__)[:3]]
-    build = sum(number * 100**place for place, number in enumerate(reversed(numbers)))
-    return f"b{build}-{hashlib.sha256(f'srbwriter {__version__}'.encode()).hexdigest()[:8]}"
-
-
-FINGERPRINT = _make_fingerprint()
+FINGERPRINT = f"b0-srbwriter-{__version__}"
 """This program's build in answers: OpenAI's ``system_fingerprint``, llama.cpp's ``build_info``."""
 
 
@@ -88,7 +79,7 @@ class Services:
         keys = {key.name for key in server_keys(settings)}
         self._separate_caches = len(keys) > 1 and not settings.share_cache
         self.system = read_system_prompt(settings)
-        self.chat_template: str | None = None  # the one to use instead of the model's own
+        self.chat_template = read_template(settings)  # the one to use instead of the model's own
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
@@ -148,14 +139,13 @@ class Services:
 
     async def submit(
         self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
-        *, tag: str = "", bound: bool = True, common: bool = False, busy: int = 503, large: bool = False,
+        *, tag: str = "", bound: bool = True, busy: int = 503, large: bool = False,
     ) -> Record:  # fmt: skip
         """Submit a client's requests to the engine as one record: all of them or none.
 
         Its branches get slots, from ``slot`` on if given. Their cache is for this client alone where keys do
-        not share it, unless ``common`` says that the prompt is the server's own. ``large`` ones are read on a
-        thread. Raises ApiError: 400 for a request that the engine refuses, ``busy`` with Retry-After when too
-        much runs.
+        not share it. ``large`` ones are read on a thread. Raises ApiError: 400 for a request that the engine
+        refuses, ``busy`` with Retry-After when too much runs.
         """
         engine, most = self.engine, self.settings.max_requests
         branches = sum(request.n for request in requests)
@@ -177,7 +167,7 @@ class Services:
                 cut = request.overflow != "error" or request.context is not None
                 if ids and len(request.prompt) > engine.n_ctx and not cut:  # before it is copied
                     raise ContextOverflow(len(request.prompt), engine.n_ctx)
-                salt = "" if common else self.salt(client, request.cache_salt)
+                salt = self.salt(client, request.cache_salt)
                 generations.append(
                     engine.submit(replace(request, cache_salt=salt, client=client.name, label=id))
                 )

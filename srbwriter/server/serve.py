@@ -1,7 +1,6 @@
 """Run the application: in the foreground for ``--serve``, on its own thread beside the terminal.
 
-Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, the
-connection that has waited longest without a complete head is closed for the next one.
+Owns the sockets, the loop and the signals; knows no endpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from srbwriter.paths import expanded
 
 from .app import build_app
 from .auth import check_exposure
-from .connection import Listener, Table, most_connections, protocol
+from .connection import most_connections, protocol
 from .prompts import read_system_prompt, read_template
 from .run import Loader, Services
 from .settings import AddressError, ServerError, ServerSettings, check_files, is_socket_file, line_places
@@ -114,10 +113,11 @@ class _Server(uvicorn.Server):
     def __init__(self, loader: Loader, settings: ServerSettings) -> None:
         """Raise ServerError for a setting that cannot be used."""
         check_exposure(settings)
+        check_files(settings)
         most = settings.max_connections or most_connections()
         most_lines = max(most // 4, 1) if line_places(settings) else 0
-        self.settings, self.table = settings, Table(most - most_lines)
-        self.listeners: list[Listener] = []
+        self.settings = settings
+        self.listeners: list[socket.socket] = []
         self.lines: list[socket.socket] = []  # those of the line protocol; the application has the list
         self.services = Services(loader, settings)
         config = uvicorn.Config(
@@ -130,8 +130,8 @@ class _Server(uvicorn.Server):
             ws="websockets-sansio",
             ws_max_size=settings.max_body,
             ws_per_message_deflate=False,  # a small message could grow without bound
-            http=protocol(settings.head_seconds, self.table),
-            loop="asyncio",  # another would not ask the listener before it accepts
+            http=protocol(settings.head_seconds, most - most_lines),
+            loop="asyncio",
             timeout_keep_alive=int(min(settings.timeout, 75)),
             timeout_graceful_shutdown=int(settings.shutdown_seconds) + _LAST_WORDS,
             ssl_keyfile=settings.ssl_key_file,
@@ -149,27 +149,22 @@ class _Server(uvicorn.Server):
         settings = self.settings
         with contextlib.ExitStack() as closing:
 
-            def opened(listener: Listener) -> Listener:
+            def opened(listener: socket.socket) -> socket.socket:
                 closing.callback(listener.close)
                 return listener
 
             self.lines += [opened(_listen(host, port)) for host, port in line_places(settings)]
-            if settings.unix_socket is not None:
-                self.listeners.append(opened(_listen_file(settings.unix_socket)))
-            else:
-                port = settings.port
-                for host in settings.host:
-                    if is_socket_file(host):
-                        self.listeners.append(opened(_listen_file(expanded(host))))
-                    else:
-                        self.listeners.append(opened(_listen(host, port)))
-                        port = port or self.listeners[-1].getsockname()[1]
-                if settings.ws_port is not None:
-                    hosts = (host for host in settings.host if not is_socket_file(host))
-                    self.listeners += [opened(_listen(host, settings.ws_port)) for host in hosts]
+            port = settings.port
+            for host in settings.host:
+                if is_socket_file(host):
+                    self.listeners.append(opened(_listen_file(expanded(host))))
+                else:
+                    self.listeners.append(opened(_listen(host, port)))
+                    port = port or self.listeners[-1].getsockname()[1]
+            if settings.ws_port is not None:
+                hosts = (host for host in settings.host if not is_socket_file(host))
+                self.listeners += [opened(_listen(host, settings.ws_port)) for host in hosts]
             closing.pop_all()
-        for listener in self.listeners:
-            listener.table = self.table
 
     @property
     def url(self) -> str:
@@ -231,7 +226,7 @@ def _address(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _listen(address: str, port: int) -> Listener:
+def _listen(address: str, port: int) -> socket.socket:
     host = address.strip("[]")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -241,14 +236,14 @@ def _listen(address: str, port: int) -> Listener:
         cure = "choose another with --host, --port, --ws-port and --tcp"
         raise AddressError(f"cannot listen on {address}:{port}: {reason}; {cure}") from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
-    return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
+    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
 
 
-def _listen_file(path: Path) -> Listener:
+def _listen_file(path: Path) -> socket.socket:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))  # a file that nobody answers on may be replaced
-        raise AddressError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
-    listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
+        raise AddressError(f"cannot listen on {path}: another server does; choose another with --host")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
             path.unlink()

@@ -68,13 +68,6 @@ def unescape(raw: bytes) -> str:
         raise ApiError(400, "this is not UTF-8") from None
 
 
-def unquote(raw: bytes) -> str:
-    """Decode a value, bare or in quotes. Raises ApiError."""
-    if len(raw) > 1 and raw[:1] == raw[-1:] == b'"' and not re.search(rb'(?<!\\)(?:\\\\)*\\"\Z', raw):
-        raw = raw[1:-1]
-    return unescape(raw)
-
-
 def message(word: str, text: str) -> bytes:
     """Return a line of ``word`` and any text."""
     return f"{word} {escape(text)}\n".encode("utf-8", "replace")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
 
-from ..answer import JSON, encode
 from ..errors import ApiError, bad, missing
-from ..http import Call, WholeResponse
+from ..http import Call, json_response
 from ..prompts import is_integer, refuse_media
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ async def native_embeddings(call: Call) -> Response:
 
 
 async def _answer(call: Call, make: Any) -> Response:
-    return await call.work(lambda: WholeResponse(encode(make()), 200, None, JSON), thread=True)
+    return await call.work(lambda: json_response(make()), thread=True)
 
 
 async def _embed(call: Call, field: str) -> list[Embedding]:
