@@ -137,7 +137,7 @@ PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"*, Authorization, Content-Type, X-Api-Key"),
 ]
-_EXPOSED = (b"access-control-expose-headers", b"X-Request-Id, X-Queue, X-Note, Retry-After")
+_EXPOSED = (b"access-control-expose-headers", b"X-Request-Id, X-Note, Retry-After")
 
 
 class Gate:

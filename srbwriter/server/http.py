@@ -200,8 +200,7 @@ class Call:
         await self.until_gone(self.services.finish(record))
         if (error := record.error) is not None:
             raise as_api_error(error)
-        headers = {"X-Queue": str(self.services.registry.place(record))}
-        return await self.work(lambda: json_response(make(), 200, headers), thread=record.size > LARGE)
+        return await self.work(lambda: json_response(make()), thread=record.size > LARGE)
 
     async def stream(self, record: Record, answer: Answer, *, after: int = 0, own: bool = True) -> Response:
         """Answer with the frames of a record, without those of its first ``after`` events.
@@ -227,10 +226,7 @@ class Call:
         except BaseException:
             await close()
             raise
-        headers = {
-            "cache-control": "no-cache", "x-accel-buffering": "no",
-            "X-Queue": str(self.services.registry.place(record)), **answer.headers,
-        }  # fmt: skip
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **answer.headers}
         response = _Stream(all_frames(), 200, headers)
         response.close = close
         return response
@@ -238,25 +234,15 @@ class Call:
     async def frames(self, record: Record, answer: Answer, after: int = 0) -> AsyncGenerator[bytes]:
         """Yield the frames of a record, without those of its first ``after`` events.
 
-        An error before the first frame is raised, a later one is a frame. A request in the queue reports its
-        place after a second, and whenever the place changes.
+        An error before the first frame is raised, a later one is a frame.
         """
-        begun, quiet, reported = False, 0.0, -1
-        ping_seconds = self.settings.ping_seconds
-        look = min(1.0, ping_seconds)
+        begun = False
         with Follower(self.services.notifier, record.generations, after) as follower:
-            async for news in follower.batches(look):
+            async for news in follower.batches(self.settings.ping_seconds):
                 failed = any(isinstance(event, Failed) for _, event in news)
                 if failed and not begun:
                     break
-                if news:
-                    quiet, out = 0.0, answer.frames(news)
-                elif record.waiting and (now := self.services.registry.place(record)) != reported:
-                    reported, out = now, answer.waiting(now)
-                else:
-                    quiet += look
-                    silent = quiet >= ping_seconds
-                    quiet, out = (0.0, answer.ping) if silent else (quiet, b"")
+                out = answer.frames(news) if news else answer.ping
                 if out:
                     begun = True
                     yield out

@@ -230,7 +230,7 @@ class Peer:
             raise
 
     async def follow_turn(self, record: Record, text: str) -> AsyncGenerator[Sequence[Event]]:
-        """Yield the events of a turn, and none of them while it waits; add it to the conversation.
+        """Yield the events of a turn; add it to the conversation.
 
         Cancelled when the caller stops reading. Raises ApiError.
         """
@@ -239,7 +239,7 @@ class Peer:
             if self.answered < self.stopped:
                 record.cancel()
             with Follower(self.services.notifier, record.generations) as follower:
-                async for news in follower.batches(1.0):
+                async for news in follower.batches():
                     yield [event for _, event in news]
             if (error := record.error) is not None:
                 raise as_api_error(error) from error
@@ -389,15 +389,9 @@ class LineSession(Peer):
     async def _prompt(self, text: str) -> None:
         record = await self.begin_turn(text)
         await self.pipe.write(message("PROMPT", text) + kv("awaiting_prompt", False))
-        reported, first, several = -1, True, len(record.branches) > 1
+        first, several = True, len(record.branches) > 1
         async with contextlib.aclosing(self.follow_turn(record, text)) as turn:
             async for events in turn:
-                if not events:
-                    place = self.services.registry.place(record)
-                    if record.waiting and place != reported:
-                        reported = place
-                        await self.tell(("queue", place))
-                    continue
                 out: list[bytes] = []
                 if first:
                     generation, first = record.generation, False

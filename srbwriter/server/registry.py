@@ -12,7 +12,6 @@ import weakref
 from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import BranchState
 
 from .auth import Client
 from .errors import ApiError
@@ -25,10 +24,9 @@ class Record:
     id: str
     client: str
     generations: tuple[Generation, ...]
-    slots: list[int] = field(default_factory=list[int])
+    slots: list[int] = field(default_factory=list[int])  # a number for each branch
     created: float = field(default_factory=time.time)
     ended: float | None = None
-    held: int = 0  # its size, once it has ended
     picked: int | None = None
     peer: str = ""  # the address that it came from
     tag: str = ""  # what its client calls it
@@ -73,19 +71,9 @@ class Record:
         return any(not generation.done for generation in self.generations)
 
     @property
-    def waiting(self) -> bool:
-        """Whether it is live, and nothing of it runs yet."""
-        live = [branch for branch in self.branches if branch.live]
-        return bool(live) and all(branch.state is BranchState.WAITING for branch in live)
-
-    @property
     def error(self) -> Exception | None:
         """Why it was broken off, or the error of the first generation that failed."""
         return self.broken_off or next((one.error for one in self.generations if one.error is not None), None)
-
-    def slot(self, index: int) -> int:
-        """Return the slot number of a branch, -1 if it has none."""
-        return self.slots[index] if index < len(self.slots) else -1
 
     def branch(self, index: int) -> Branch:
         """Raise ApiError (404) when there is no such branch."""
@@ -107,6 +95,7 @@ class Registry:
     def __init__(self, keep: int, seconds: float, most: int = 4_000_000) -> None:
         self._keep, self._seconds, self._most = keep, seconds, most
         self._records: dict[str, Record] = {}
+        self._slots: list[Slot] = []
 
     def add(self, record: Record) -> None:
         self._records[record.id] = record
@@ -130,13 +119,8 @@ class Registry:
         With ``tag`` by that name only. For clients that name no request when they stop or look at one; an
         admin's key sees no more here.
         """
-        return [
-            one
-            for one in self._records.values()
-            if one.bound
-            and (one.client, one.peer) == (client.name, client.peer)
-            and (not tag or one.tag == tag)
-        ]
+        mine = [one for one in self._records.values() if one.bound and one.client == client.name]
+        return [one for one in mine if one.peer == client.peer and (not tag or one.tag == tag)]
 
     def remove(self, record: Record) -> None:
         self._records.pop(record.id, None)
@@ -144,37 +128,42 @@ class Registry:
     def live(self) -> list[Record]:
         return [record for record in self._records.values() if record.live]
 
-    def place(self, record: Record) -> int:
-        """Return how many requests that came before it wait as well; 0 for one that runs."""
-        if not record.waiting:
-            return 0
-        priority = record.generation.request.priority
-        earlier = (other for other in self._records.values() if other.created < record.created)
-        return sum(
-            other.live and other.waiting and other.generation.request.priority <= priority
-            for other in earlier
-        )
-
     def sweep(self) -> None:
         """Forget requests that ended too long ago, and the oldest beyond the bounds."""
-        now = time.time()
-        room, size = self._keep, self._most
+        now, room, size = time.time(), self._keep, self._most
         for record in reversed(tuple(self._records.values())):
             if record.live:
                 record.ended = None
                 continue
-            if record.ended is None:
-                record.ended, record.held = now, record.size
-            room, size = room - 1, size - record.held
+            record.ended = record.ended or now
+            room, size = room - 1, size - record.size
             if now - record.ended > self._seconds or room < 0 or size < 0:
                 self.remove(record)
+
+    # ---- slots, as many as branches may be live
+
+    def slots(self, count: int) -> list[Slot]:
+        while len(self._slots) < count:
+            self._slots.append(Slot(len(self._slots)))
+        return self._slots[:count]
+
+    def set_slot(self, slot: Slot) -> None:
+        self._slots[slot.id] = slot
+
+    def assign_slots(self, record: Record, count: int, wanted: int = -1) -> None:
+        """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
+        slots = self.slots(count)
+        order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
+        if 0 <= wanted < count:
+            order = slots[wanted:] + slots[:wanted]
+        for index, branch in enumerate(record.branches):
+            number, salt = order[index % count].id, branch.generation.request.cache_salt
+            record.slots.append(number)
+            self.set_slot(Slot(number, record.client, salt, latest=weakref.ref(branch)))
 
 
 def new_id() -> str:
     return secrets.token_hex(12)
-
-
-# ---- slots
 
 
 @dataclass(slots=True)
@@ -202,29 +191,3 @@ class Slot:
         """The tokens that the slot's latest branch left in the cache, or those that were restored."""
         branch = self.branch
         return self.restored if branch is None else (*branch.generation.prompt_ids, *branch.ids)
-
-
-class Slots:
-    """As many as branches may be live."""
-
-    def __init__(self) -> None:
-        self._slots: list[Slot] = []
-
-    def all(self, count: int) -> list[Slot]:
-        while len(self._slots) < count:
-            self._slots.append(Slot(len(self._slots)))
-        return self._slots[:count]
-
-    def set(self, slot: Slot) -> None:
-        self._slots[slot.id] = slot
-
-    def assign(self, record: Record, count: int, wanted: int = -1) -> None:
-        """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
-        slots = self.all(count)
-        order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
-        if 0 <= wanted < count:
-            order = slots[wanted:] + slots[:wanted]
-        record.slots = [order[index % len(order)].id for index in range(len(record.branches))]
-        for number, branch in zip(record.slots, record.branches, strict=True):
-            salt = branch.generation.request.cache_salt
-            self.set(Slot(number, record.client, salt, latest=weakref.ref(branch)))

@@ -26,8 +26,8 @@ from srbwriter.version import __version__
 
 from .auth import Client, server_keys
 from .errors import ApiError, as_api_error, unavailable
-from .prompts import SystemPrompt, read_system_prompt, read_template
-from .registry import Record, Registry, Slots
+from .prompts import read_system_prompt, read_template
+from .registry import Record, Registry
 from .settings import ServerSettings
 
 T = TypeVar("T")
@@ -75,7 +75,6 @@ class Services:
         self.settings = settings
         self.notifier = Notifier()
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
-        self.slots = Slots()
         keys = {key.name for key in server_keys(settings)}
         self._separate_caches = len(keys) > 1 and not settings.share_cache
         self.system = read_system_prompt(settings)
@@ -117,12 +116,6 @@ class Services:
         if not names and engine is not None:
             names = (launch.model_name(engine.info), engine.info.name)
         return tuple(dict.fromkeys(filter(None, names))) or (getattr(self.loader, "name", "") or "model",)
-
-    @property
-    def load_state(self) -> str:
-        """The loader's state: INIT, LOADING, READY or FAILED."""
-        state = self.loader.state
-        return str(getattr(state, "name", state)).upper()
 
     def busy_branches(self) -> int:
         """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""
@@ -181,7 +174,7 @@ class Services:
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
         record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound)
         self.registry.add(record)
-        self.slots.assign(record, self.max_n, slot)
+        self.registry.assign_slots(record, self.max_n, slot)
         return record
 
     def salt(self, client: Client, asked: str = "") -> str:
@@ -193,9 +186,9 @@ class Services:
         own = f"{client.name}\0" if self._separate_caches else ""
         return asked if asked.startswith(own) else own + asked
 
-    def put_system_before(self, request: Request, system: SystemPrompt | None = None) -> Request:
+    def put_system_before(self, request: Request) -> Request:
         """Return the request with the system prompt before its own, where it stays when that is cut."""
-        return (system or self.system).put_before(request, self.engine)
+        return self.system.put_before(request, self.engine)
 
     async def finish(self, record: Record) -> None:
         """Wait until a record has ended. Whoever gives up waiting has it cancelled."""

@@ -13,6 +13,7 @@ import stat
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 
@@ -22,8 +23,11 @@ from .app import build_app
 from .auth import check_exposure
 from .connection import most_connections, protocol
 from .prompts import read_system_prompt, read_template
-from .run import Loader, Services
+from .run import Loaded, Loader, Services
 from .settings import AddressError, ServerError, ServerSettings, check_files, is_socket_file, line_places
+
+_LAST_WORDS = 3
+"""Seconds in which answers that were ended with the server can say so."""
 
 
 class ServerHandle:
@@ -32,8 +36,7 @@ class ServerHandle:
     def __init__(self, server: _Server, thread: threading.Thread) -> None:
         self._server, self._thread = server, thread
         self.url, self.lines = server.url, server.line_addresses
-        ports = [one.getsockname()[1] for one in server.listeners if _file_of(one) is None]
-        self.port = ports[0] if ports else 0
+        self.port = next((one.getsockname()[1] for one in server.listeners if _file_of(one) is None), 0)
 
     @property
     def running(self) -> bool:
@@ -59,8 +62,7 @@ def run(
     """
     server = _Server(loader, settings)
     server.listen()
-    if needs_model:
-        server.watched = loader
+    server.needs_model = needs_model
     if ready is not None:
         ready(", and for lines on ".join((server.url, *server.line_addresses)))
     server.serve_and_close()
@@ -92,23 +94,13 @@ def check_settings(settings: ServerSettings) -> None:
             problems += error.problems
     if problems:
         raise ServerError(*problems)
-    _Server(_Unloaded(), settings)
-
-
-_LAST_WORDS = 3
-"""Seconds in which answers that were ended with the server can say so."""
-
-
-class _Unloaded:
-    """A loader that loads nothing."""
-
-    state, engine, error = "INIT", None, None
+    _Server(Loaded(cast("Any", None)), settings)
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server with its sockets; it ends quietly on a signal instead of raising it again."""
 
-    watched: Loader | None = None  # without whose model the server is of no use
+    needs_model = False
 
     def __init__(self, loader: Loader, settings: ServerSettings) -> None:
         """Raise ServerError for a setting that cannot be used."""
@@ -116,10 +108,9 @@ class _Server(uvicorn.Server):
         check_files(settings)
         most = settings.max_connections or most_connections()
         most_lines = max(most // 4, 1) if line_places(settings) else 0
-        self.settings = settings
+        self.settings, self.services = settings, Services(loader, settings)
         self.listeners: list[socket.socket] = []
         self.lines: list[socket.socket] = []  # those of the line protocol; the application has the list
-        self.services = Services(loader, settings)
         config = uvicorn.Config(
             build_app(self.services, self.lines, most_lines),
             log_config=None,
@@ -146,25 +137,22 @@ class _Server(uvicorn.Server):
 
     def listen(self) -> None:
         """Open the sockets. Raises AddressError for an address that cannot be listened on."""
-        settings = self.settings
-        with contextlib.ExitStack() as closing:
-
-            def opened(listener: socket.socket) -> socket.socket:
-                closing.callback(listener.close)
-                return listener
-
-            self.lines += [opened(_listen(host, port)) for host, port in line_places(settings)]
-            port = settings.port
+        settings, port = self.settings, self.settings.port
+        try:
+            for where in line_places(settings):
+                self.lines.append(_listen(*where))
             for host in settings.host:
                 if is_socket_file(host):
-                    self.listeners.append(opened(_listen_file(expanded(host))))
-                else:
-                    self.listeners.append(opened(_listen(host, port)))
-                    port = port or self.listeners[-1].getsockname()[1]
-            if settings.ws_port is not None:
-                hosts = (host for host in settings.host if not is_socket_file(host))
-                self.listeners += [opened(_listen(host, settings.ws_port)) for host in hosts]
-            closing.pop_all()
+                    self.listeners.append(_listen_file(expanded(host)))
+                    continue
+                self.listeners.append(_listen(host, port))
+                port = port or self.listeners[-1].getsockname()[1]
+            for host in settings.host if settings.ws_port is not None else ():
+                if not is_socket_file(host):
+                    self.listeners.append(_listen(host, settings.ws_port or 0))
+        except AddressError:
+            self.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -183,10 +171,13 @@ class _Server(uvicorn.Server):
         try:
             self.run(sockets=[*self.listeners])
         finally:
-            for listener in (*self.listeners, *self.lines):
-                listener.close()
+            self.close()
             for file in filter(None, files):
                 file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        for listener in (*self.listeners, *self.lines):
+            listener.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no new connection, and end what is still being answered after the deadline."""
@@ -196,7 +187,7 @@ class _Server(uvicorn.Server):
         self.services.end()
 
     async def on_tick(self, counter: int) -> bool:
-        failed = self.watched is not None and self.watched.error is not None
+        failed = self.needs_model and self.services.loader.error is not None
         return await super().on_tick(counter) or failed
 
     @contextlib.contextmanager
@@ -214,9 +205,7 @@ class _Server(uvicorn.Server):
 
 
 def _file_of(listener: socket.socket) -> Path | None:
-    if listener.family in (socket.AF_INET, socket.AF_INET6):
-        return None
-    return Path(listener.getsockname())
+    return Path(listener.getsockname()) if listener.family == socket.AF_UNIX else None
 
 
 def _address(listener: socket.socket) -> str:
@@ -232,9 +221,8 @@ def _listen(address: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        reason = error.strerror or error
         cure = "choose another with --host, --port, --ws-port and --tcp"
-        raise AddressError(f"cannot listen on {address}:{port}: {reason}; {cure}") from error
+        raise AddressError(f"cannot listen on {address}:{port}: {error.strerror or error}; {cure}") from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
     return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
 

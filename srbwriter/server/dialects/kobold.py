@@ -174,12 +174,11 @@ def last_logprobs(call: Call) -> dict[str, Any]:
 
 def perf(call: Call) -> dict[str, Any]:
     """Answer with what the server is doing for this client. Kobold Lite shows all that is here."""
-    services = call.services
-    own = services.registry.own(call.client)
+    services, engine = call.services, call.services.loader.engine
     return {
-        "total_gens": len(own),
-        "queue": sum(record.live and record.waiting for record in own),
-        "idle": int(services.loader.engine is None or not services.busy_branches()),
+        "total_gens": len(services.registry.own(call.client)),
+        "queue": 0 if engine is None else engine.stats().waiting_requests,
+        "idle": int(engine is None or not services.busy_branches()),
         "uptime": int(time.time() - services.started),
     }
 

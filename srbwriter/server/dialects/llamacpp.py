@@ -76,12 +76,13 @@ def read_completion(call: Call) -> tuple[list[Request], CompletionAnswer, System
     changed = _read_system_prompt(call)
     system = changed or services.system
     if changed is not None and not body.has("prompt"):
-        return [services.put_system_before(with_prompt(request, "", stop=ONLY_READ), system)], answer, changed
-    prompts = read_prompts(body.raw("prompt"), services.engine)
-    if "" in prompts and not system.prompt:
-        raise bad("prompt", "empty")
-    requests = [services.put_system_before(with_prompt(request, prompt), system) for prompt in prompts]
-    return requests, answer, changed
+        request, prompts = replace(request, stop=ONLY_READ), [""]
+    else:
+        prompts = read_prompts(body.raw("prompt"), services.engine)
+        if "" in prompts and not system.prompt:
+            raise bad("prompt", "empty")
+    engine = services.engine
+    return [system.put_before(with_prompt(request, one), engine) for one in prompts], answer, changed
 
 
 def _read_system_prompt(call: Call) -> SystemPrompt | None:
@@ -169,7 +170,7 @@ class CompletionAnswer(Answer):
             "index": index,
             "content": "" if self.stream else text,
             "tokens": ids if self.return_tokens and not self.stream else [],
-            "id_slot": self.record.slot(index),
+            "id_slot": self.record.slots[index],
             "stop": True,
             "model": self.services.model_name,
             "tokens_predicted": len(ids),
@@ -199,7 +200,7 @@ class CompletionAnswer(Answer):
             "content": text,
             "tokens": ids,
             "stop": False,
-            "id_slot": self.record.slot(index),
+            "id_slot": self.record.slots[index],
             "tokens_predicted": self._counts[index],
             "tokens_evaluated": len(self.of(index)[0].prompt_ids),
         }
@@ -316,7 +317,7 @@ def _slot_objects(call: Call, busy: int) -> list[dict[str, Any]]:
 
     Idle slots are shown as busy for branches that have none, such as the terminal's.
     """
-    engine, all_slots = call.engine, call.services.slots.all(call.services.max_n)
+    engine, all_slots = call.engine, call.services.registry.slots(call.services.max_n)
     others = busy - sum(slot.busy for slot in all_slots)
     settings = settings_object(engine, read_request(Body({}), call.services), {})
     params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
@@ -353,11 +354,11 @@ async def slot_action(call: Call) -> dict[str, Any]:
     number, action, name = call.path["slot"], call.query.get("action", ""), call.body.text("filename")
     if not number.isdecimal() or len(number) > 6 or int(number) >= services.max_n:
         raise ApiError(400, "Invalid slot ID", field="id_slot")
-    slot = services.slots.all(services.max_n)[int(number)]
+    slot = services.registry.slots(services.max_n)[int(number)]
     if slot.client and not (client.admin or slot.client == client.name):
         raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
     if action == "erase":
-        services.slots.set(Slot(slot.id))
+        services.registry.set_slot(Slot(slot.id))
         return {"id_slot": slot.id, "n_erased": len(slot.ids)}
     if action not in ("save", "restore"):
         raise ApiError(400, "Invalid action", field="action")
@@ -374,10 +375,10 @@ async def slot_action(call: Call) -> dict[str, Any]:
         else:
             salt = services.salt(client)
             ids = await asyncio.to_thread(engine.load_session, file, salt)
-            if slot.busy or slot is not services.slots.all(services.max_n)[slot.id]:  # a branch took it
+            if slot.busy or slot is not services.registry.slots(services.max_n)[slot.id]:  # a branch took it
                 raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
             counts, took = {"n_restored": len(ids), "n_read": file.stat().st_size}, "restore_ms"
-            services.slots.set(Slot(slot.id, client.name, salt, tuple(ids)))
+            services.registry.set_slot(Slot(slot.id, client.name, salt, tuple(ids)))
     except InvalidRequest as error:
         words = error.problem.replace(f"{call.settings.slot_save_path}/", "")  # that concerns nobody
         raise bad("id_slot" if action == "save" else "filename", words) from error

@@ -294,7 +294,8 @@ def model(call: Call) -> dict[str, Any]:
 
 def model_card(services: Services) -> dict[str, Any]:
     """Return what is known of the model; while it is still being loaded without its measures."""
-    engine, state = services.loader.engine, services.load_state
+    engine, state = services.loader.engine, services.loader.state
+    state = str(getattr(state, "name", state)).upper()
     card: dict[str, Any] = {
         "id": services.model_name,
         "aliases": list(services.model_names),

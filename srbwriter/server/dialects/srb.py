@@ -194,11 +194,6 @@ class EventLines(Answer):
                 out.append(self._line(value))
         return "".join(out).encode()
 
-    def waiting(self, place: int) -> bytes:
-        """Only the richer form says it; the original knew no such line."""
-        event = {"event": "queue", "place": place, "id": self.record.id}
-        return self._line(event).encode() if self._rich else self.ping
-
     def end(self) -> bytes:
         record = self.record
         done: dict[str, Any] = {"event": "done", "count": len(record.branches)}
@@ -380,7 +375,6 @@ def request_object(call: Call, record: Record, *, texts: bool = False) -> dict[s
         "created": int(record.created),
         "state": "running" if record.live else "failed" if error is not None else "done",
         "error": None if error is None else as_api_error(error).message,
-        "queue": call.services.registry.place(record),
         "count": len(record.branches),
         "picked": record.picked,
         **_counts(record),
@@ -406,7 +400,7 @@ async def create(call: Call) -> Response:
         raise bad("max_tokens", "needed here, or max_seconds: nobody's connection would ever end this text")
     record = await call.submit([request], new_id())
     value, note = request_object(call, record), misspelt(call.body, _OWN)
-    headers = {"Location": f"/srb/v1/requests/{record.id}", "X-Queue": str(value["queue"])}
+    headers = {"Location": f"/srb/v1/requests/{record.id}"}
     return json_response({**value, "note": note} if note else value, RUNNING, headers)
 
 
