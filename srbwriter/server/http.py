@@ -135,7 +135,7 @@ class Call:
 
         Under an ``id`` of their own they outlive the connection.
         """
-        if self.body.integer("best_of", 1) > requests[0].n:
+        if self.body.integer("best_of", requests[0].n) != requests[0].n:
             words = f"it can only be n, which is {requests[0].n}: ask for n, and choose among them"
             raise bad("best_of", words)
         return await self.services.submit(

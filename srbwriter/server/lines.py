@@ -44,7 +44,7 @@ from .errors import ApiError, as_api_error
 from .registry import Record, new_id
 from .run import LARGE, Follower, Loader, Services
 from .settings import ServerSettings, read_text
-from .wire import MOST, Fatal, Gone, Pipe, StandardPipe, escape, kv, message, unescape
+from .wire import MOST, Fatal, Gone, Pipe, escape, kv, message, open_standard, unescape
 
 log = logging.getLogger(__name__)
 
@@ -713,8 +713,8 @@ def run_standard(loader: Loader, settings: ServerSettings) -> int:
     async def serve() -> None:
         services.notifier.attach(asyncio.get_running_loop())
         await lines.read_preload()
-        pipe = StandardPipe(settings.timeout)
-        await lines.answer(pipe, "standard", Client("standard", True, "standard"), patient=True)
+        async with open_standard(settings.timeout) as pipe:
+            await lines.answer(pipe, "standard", Client("standard", True, "standard"), patient=True)
 
     asyncio.run(serve())
     return 0

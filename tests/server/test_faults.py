@@ -11,7 +11,6 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 
-from .conftest import Serve
 from .wire import frames
 
 PERSON = {
@@ -29,18 +28,6 @@ def post(http: httpx.Client, path: str, body: dict[str, Any]) -> httpx.Response:
 
 def text(http: httpx.Client, **more: Any) -> str:
     return post(http, "/v1/completions", {**SHORT, **more}).json()["choices"][0]["text"]
-
-
-def test_a_body_with_a_system_prompt_alone_is_taken(serve: Serve, engine: FakeEngine) -> None:
-    """As llama.cpp's README has it; and one that is refused has no effect."""
-    system = {"prompt": "Transcript of a dialog.\nUser:", "anti_prompt": "User:", "assistant_name": "A:"}
-    with httpx.Client(base_url=serve().url, timeout=30) as http:
-        for wrong in ({"n_predict": "x"}, {"id_slot": 99}, {"logit_bias": 5}):
-            refused = http.post("/completion", json={"system_prompt": system, **wrong})
-            assert refused.status_code == 400, wrong
-            assert http.get("/props").json()["system_prompt"] == ""
-        post(http, "/completion", {"system_prompt": system, "n_predict": 1})
-        assert http.get("/props").json()["system_prompt"] == system["prompt"]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])

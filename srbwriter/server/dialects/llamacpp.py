@@ -49,8 +49,7 @@ from ..http import Call, Dialect, Row, json_response
 from ..prompts import SystemPrompt, fill, read_chat, read_ids, read_mixed, read_prompts, refuse_media
 from ..registry import Slot
 from ..run import FINGERPRINT, Services
-from .embeddings import EMBEDDINGS, native_embeddings
-from .openai import CHAT
+from .openai import CHAT, EMBEDDINGS, native_embeddings
 
 # ---- completions
 
