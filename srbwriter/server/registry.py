@@ -27,6 +27,7 @@ class Record:
     slots: list[int] = field(default_factory=list[int])  # a number for each branch
     created: float = field(default_factory=time.time)
     ended: float | None = None
+    held: int = 0  # its size, once it has ended
     picked: int | None = None
     peer: str = ""  # the address that it came from
     tag: str = ""  # what its client calls it
@@ -135,8 +136,9 @@ class Registry:
             if record.live:
                 record.ended = None
                 continue
-            record.ended = record.ended or now
-            room, size = room - 1, size - record.size
+            if record.ended is None:
+                record.ended, record.held = now, record.size
+            room, size = room - 1, size - record.held
             if now - record.ended > self._seconds or room < 0 or size < 0:
                 self.remove(record)
 
