@@ -242,10 +242,6 @@ SIBLINGS = Key[Siblings](
     "instruments.siblings", one_of(*get_args(Siblings), former={"stratified": "distinct"}), "distinct",
     "how the beginnings of branches differ: independent, or distinct (no two alike)", ("--siblings",),
 )
-RENEW_DUPLICATES = Key(
-    "instruments.renew_duplicates", SWITCH, True,
-    "write a branch again if it is nearly the same as another one and was not read yet",
-)
 LOOK_AHEAD = Key[LookAhead](
     "instruments.look_ahead", one_of(*get_args(LookAhead)), "focused",
     "next branches that are written while you read, so that a pick need not wait: after the chosen branch "
@@ -298,6 +294,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("server.ws_port", "text-generation-webui's older WebSockets are not spoken", ("--ws-port",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
+    Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),
     *(Retired(f"instruments.explore_{name}", "likely continuations are not searched")
       for name in ("cutoff", "multiplier", "depth", "beams", "ends")),
     Retired("server.models_max", _ONE_MODEL, ("--models-max",)),

@@ -97,7 +97,7 @@ class Tree:
         self.lock = RLock()
         self.read_only: ReadOnly | None = None
         self.token_sizes: TokenSizes | None = None
-        self.changes = 0
+        self.changes: int = 0
         """How often the story has changed."""
         self._clock: Callable[[], float] = time.time
         self._forget()
