@@ -208,17 +208,6 @@ NOVELIST = {
 }  # fmt: skip
 
 
-def test_what_is_told_of_the_bundled_model_is_what_the_program_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv(BUNDLED_VARIABLE)
-    assert cli.main(["models", "info"]) == 0
-    printed = capsys.readouterr().out.replace(str(bundled_model()), "…/storyteller.gguf")
-    table = next(block for block in blocks("docs/models.md", "text") if "fills gaps" in block)
-    printed = re.sub(r"(?m)^(runs on  +).*", r"\1CPU", printed)  # this machine may have a GPU
-    assert [line.rstrip() for line in printed.splitlines()] == table.splitlines()
-
-
 def test_the_document_of_write_has_the_fields_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     shown = next(json.loads(block) for block in blocks("docs/cli.md", "json"))
     line = ["write", shown["prompt"], "-n", "1", "--json", "--max-tokens", "4", "--threads", "1"]
