@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.remote.options import DialectName, RemoteLoader, RemoteOptions
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.remote.options import DialectName, RemoteLoader, RemoteOptions
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.models.suited import Suited
 from srbwriter.session import Session
