@@ -1,8 +1,9 @@
 """Whether summaries help a model to go on: ``python -m benchmarks.so_far BOOK.txt … --model FILE``.
 
-Cuts each book (plain text, chapters headed by a number) into chapters, lets the model summarize them as the app
-does, and compares the log-probability per token of the first tokens of a chapter after four prompts: the window
-alone, a window shorter by the room for summaries, and that with the summaries of this book or of another one.
+Cuts each book (plain text, chapters headed by a number) into chapters, lets the model summarize them as the
+app does, and compares the log-probability per token of the first tokens of a chapter after four prompts: the
+window alone, a window shorter by the room for summaries, and that with the summaries of this book or of
+another one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ def chapters(path: Path) -> list[str]:
     places = [*_HEADING.finditer(text)]
     ends = [*(place.start() for place in places[1:]), len(text)]
     bodies = [text[place.end() : end].strip() for place, end in zip(places, ends, strict=True)]
-    return ["\n\n".join(" ".join(p.split()) for p in re.split(r"\n\s*\n", body)) for body in bodies if len(body) > 2000]
+    return [
+        "\n\n".join(" ".join(p.split()) for p in re.split(r"\n\s*\n", body))
+        for body in bodies
+        if len(body) > 2000
+    ]
 
 
 def score(engine: Engine, prompt: Sequence[int], following: Sequence[int]) -> float:
@@ -49,7 +54,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("books", nargs="+", type=Path)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--instruct", action="store_true", help="ask for summaries instead of showing an example")
+    parser.add_argument(
+        "--instruct", action="store_true", help="ask for summaries instead of showing an example"
+    )
     parser.add_argument("--window", type=int, default=2048, help="tokens before the chapter (%(default)s)")
     parser.add_argument("--tokens", type=int, default=300, help="tokens of the chapter (%(default)s)")
     parser.add_argument("--chapters", type=int, default=8, help="chapters of each book (%(default)s)")
@@ -67,7 +74,9 @@ def main() -> None:
             told[name].append(Summary(f"Chapter {number}", clean(generation.branches[0].text)))
             written += 1
             if given.show:
-                print(name, told[name][-1].title, len(text.split()), "words:", told[name][-1].text, flush=True)
+                print(
+                    name, told[name][-1].title, len(text.split()), "words:", told[name][-1].text, flush=True
+                )
     each = (time.perf_counter() - began) / written
     print(f"{given.model.name}: {written} summaries, {each:.1f} s each")
     room = int(SHARE * given.window)
@@ -84,7 +93,8 @@ def main() -> None:
             done += 1
             following = engine.tokenize(text, add_bos=False)[: given.tokens]
             own, others = (
-                engine.tokenize(fit(told[which][: number - 1], engine, room), add_bos=False) for which in (name, other)
+                engine.tokenize(fit(told[which][: number - 1], engine, room), add_bos=False)
+                for which in (name, other)
             )
             prompts = (
                 [*before, *past[-given.window :]],
@@ -95,7 +105,7 @@ def main() -> None:
             found.setdefault(name, []).append([score(engine, prompt, following) for prompt in prompts])
             print(name, number + 1, *(f"{value:.4f}" for value in found[name][-1]), flush=True)
     everything = [row for rows in found.values() for row in rows]
-    print(f"\nwindow {given.window} tokens, {room} for summaries; nats per token of {given.tokens}, higher is better\n")
+    print(f"\nwindow {given.window} tokens, {room} for summaries; nats per token of {given.tokens}\n")
     print("| book | chapters | " + " | ".join(PROMPTS) + " | summaries − window | summaries − another's |")
     print("|---" * (len(PROMPTS) + 4) + "|")
     for name, rows in (*found.items(), ("all", everything)):

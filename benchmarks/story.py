@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from srbwriter.session.typing import Typing
-
 from srbwriter.session.recorder import Recorder
+from srbwriter.session.typing import Typing
 from srbwriter.story import ROOT, Edit, Story
 from srbwriter.story.model import DraftNode, Generation, Span, StoryDraft
 

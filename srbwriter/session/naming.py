@@ -20,21 +20,21 @@ OFTEN = 3  # how often a name stands there before it is offered
 MOST_CHARACTERS = 60  # of a selection that may be a name
 _PASSAGES = 12
 _ASK = (
-    "Here are passages from a story.\n\n{passages}\n\nSay in two sentences who or what {name} is in this story. "
+    "Here are passages from a story.\n\n{passages}\n\nSay in two sentences who or what {name} is in it. "
     "Answer with the two sentences alone."
 )
 _EXAMPLE = """\
 From a story: Ellen rowed out before it was light. Nobody had answered the horn. She lit the lamp herself.
-Notes on Ellen: Ellen is the lighthouse keeper's niece, who rows out to the tower by herself. She is brave, and \
-she knows how to light the lamp.
+Notes on Ellen: Ellen is the lighthouse keeper's niece, who rows out to the tower by herself. She is brave, \
+and she knows how to light the lamp.
 
 From a story: {passages}
 Notes on {name}:"""
 _NAME = re.compile(r"[^\W\d_a-z][\w’'-]+(?: [^\W\d_a-z][\w’'-]+)*")
 _PLAIN = frozenset(
-    "I I'm I'd I'll I've I’m I’d I’ll I’ve Mr Mrs Ms Miss Dr Sir God Lord Lady Monday Tuesday Wednesday Thursday "
-    "Friday Saturday Sunday January February March April May June July August September October November "
-    "December English French German Chapter".split()
+    "I I'm I'd I'll I've I’m I’d I’ll I’ve Mr Mrs Ms Miss Dr Sir God Lord Lady Monday Tuesday Wednesday "
+    "Thursday Friday Saturday Sunday January February March April May June July August September October "
+    "November December English French German Chapter".split()
 )
 
 
@@ -82,9 +82,12 @@ def unknown_names(text: str, lore: Iterable[LoreEntry]) -> list[str]:
     counts, inside = Counter[str](), set[str]()
     for match in _NAME.finditer(end):
         name = match.group().removesuffix("'s").removesuffix("’s")
+        before = end[: match.start()].rstrip(" ")
+        begun = len(before) in begins or before[-1:] in "\"“‘'—\n"
+        if begun and " " in name:  # "Then Mara"
+            name, begun = name.partition(" ")[2], False
         counts[name] += 1
-        before = end[: match.start()].rstrip()
-        if len(before) not in begins and before[-1:] not in "\"“‘'—\n" and end[match.start() - 1] != "\n":
+        if not begun:
             inside.add(name)
     lower = set(re.findall(r"\b[a-z][\w’'-]+", end))
     return [

@@ -1,7 +1,7 @@
 """The outline: a line for each chapter, which says what happens in it. The model reads two of them.
 
-A line is ``title: synopsis`` or the synopsis alone, in the order of the chapters; chapters that are not written
-yet have their lines, too. It is a setting of the story beside memory and note.
+A line is ``title: synopsis`` or the synopsis alone, in the order of the chapters. Chapters that are not
+written yet have their lines, too. It is a setting of the story beside memory and note.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _ASK = "Say in one sentence of at most twenty words what happens in this chapter of a story.\n\n{text}"
 _EXAMPLE = """\
-Chapter: Ellen rowed out before it was light. The lamp had gone dark at two, and nobody had answered the horn. \
-She found the door open and her uncle gone, and she lit the lamp herself.
+Chapter: Ellen rowed out before it was light. The lamp had gone dark at two, and nobody had answered the \
+horn. She found the door open and her uncle gone, and she lit the lamp herself.
 In one sentence: Ellen finds the lighthouse empty and lights the lamp herself.
 
 Chapter: {text}

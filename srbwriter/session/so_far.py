@@ -32,19 +32,19 @@ CHANGED = 0.2
 LEAST_WORDS, MOST_TOKENS = 60, 240
 _HEAD = "The story so far"
 _ASK = (
-    "Summarize this part of a story in about a hundred words. Say who does what, and how it stands at the end. "
+    "Summarize this part of a story in about a hundred words. Say who does what, and how it ends. "
     "Write in the present tense, without an introduction or comments.\n\n{text}"
 )
 _EXAMPLE = """\
 Chapter:
 Ellen rowed out before it was light. The lamp in the tower had gone dark at two, and nobody had answered the \
-horn. She found the door open and the stairs wet. Upstairs her uncle's chair was warm; on the table lay the log, \
-and in it, in his hand, one line: gone to meet them. She lit the lamp herself, and then she heard oars below.
+horn. She found the door open and the stairs wet. Upstairs her uncle's chair was warm; on the table lay the \
+log, and in it, in his hand, one line: gone to meet them. She lit the lamp, and then she heard oars below.
 
 Summary:
-Ellen rows to the lighthouse before dawn, since its lamp went dark at two and nobody answers the horn. The door \
-is open and the stairs are wet. Her uncle is gone; his chair is still warm, and he has written in the log that he \
-went to meet somebody. She lights the lamp and hears a boat arrive.
+Ellen rows to the lighthouse before dawn, since its lamp went dark at two and nobody answers the horn. The \
+door is open and the stairs are wet. Her uncle is gone; his chair is still warm, and he has written in the \
+log that he went to meet somebody. She lights the lamp and hears a boat arrive.
 
 ###
 
@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of a part. ``paragraphs`` are checksums of the paragraphs it tells of, each with its words."""
+    """The summary of a part; ``paragraphs`` are those it tells of, each as a checksum and its words."""
 
     title: str
     text: str
@@ -134,7 +134,7 @@ def _first_sentences(text: str, most: int) -> str:
 
 
 def summary_request(engine: Backend, text: str, *, instruct: bool) -> Request:
-    """Return the request for a summary of ``text``: asked for, or after an example where no one can be asked."""
+    """Return the request for a summary of ``text``: asked for, or after an example for other models."""
     room = engine.n_ctx - MOST_TOKENS - len(engine.tokenize(_EXAMPLE)) - 64
     ids = engine.tokenize(text)
     if len(ids) > room:  # its beginning and its end say most
@@ -144,7 +144,8 @@ def summary_request(engine: Backend, text: str, *, instruct: bool) -> Request:
     sampling = Sampling(temperature=0.3, repeat_penalty=1.1)
     if not instruct:
         return Request(_EXAMPLE.format(text=text).rstrip() + "\n", stop=stop, sampling=sampling)
-    prompt = engine.apply_template([{"role": "user", "content": _ASK.format(text=text)}], enable_thinking=False)
+    turn = [{"role": "user", "content": _ASK.format(text=text)}]
+    prompt = engine.apply_template(turn, enable_thinking=False)
     return Request(prompt, stop=stop, sampling=sampling, parse_special=True)
 
 
