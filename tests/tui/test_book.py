@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from srbwriter.story import ROOT
 from srbwriter.tui.dialogs.sheet import Sheet
 from tests.tui.conftest import OpenBench
-from tests.tui.steps import opened, visible
+from tests.tui.steps import LONG, visible
 
 TEXT = "# One\n\nMara counted the boats.\n\n# Two\n\nMara went home."
 
@@ -28,12 +30,16 @@ async def test_summary_outline_entry_and_days(open_bench: OpenBench) -> None:
 
         bench.screen.editor.select(7, 11)
         bench.screen.run("add_to_lore")
-        await opened(bench, Sheet)
+        begun = time.monotonic()
+        while not isinstance(bench.app.screen, Sheet):
+            assert time.monotonic() < begun + LONG, "the model proposes nothing"
+            bench.session.engine.process()
+            await bench.pilot.pause(0.02)
         await bench.press("ctrl+s")
         entry = bench.session.story.own_settings(ROOT).lore[0]
         assert entry.name == "Mara" and entry.keys == ["Mara"]
 
         bench.screen.run("words_by_day")
         await bench.settle()
-        assert "This chapter: 3 words" in visible(bench)
+        assert "This chapter: 4 words" in visible(bench)
         assert bench.session.text() == TEXT
