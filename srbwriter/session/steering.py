@@ -127,7 +127,7 @@ class Steering(Instrument):
 
             def look() -> None:  # on the engine's thread
                 if not branch.live and branch.stop_rule is self._ending[branch][0]:
-                    branch.set_stop(before)
+                    branch.change(stop=before)
 
             branch.generation.add_listener(look)
         self._ending[branch] = stop, before
