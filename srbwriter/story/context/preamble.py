@@ -110,7 +110,8 @@ def fit_preamble(
     before, between, found.tail = (
         part("template", text) for text in (template.before, template.between, template.after)
     )
-    follows_text = bool(settings.memory) or any(is_stable(entry) and entry.text for entry in active)
+    follows_text = bool(settings.memory or settings.so_far)
+    follows_text = follows_text or any(is_stable(entry) and entry.text for entry in active)
     request = part("request", ("\n" if follows_text else "") + template.request) if template.request else []
     room = window.available - len(window.bos) - _size([*before, *between, *found.tail, *request])
     if room < SMALLEST_STORY:
@@ -123,6 +124,8 @@ def fit_preamble(
     note = beginning("note", _line(settings.author_note or ""), max(room, 0))
     memory = beginning("memory", _line(settings.memory or ""), max(room - _size(note), 0))
     room -= _size(note) + _size(memory)
+    so_far = beginning("so far", _line(settings.so_far or ""), max(room, 0))
+    room -= _size(so_far)
     if settings.lore_budget is not None:
         room = min(room, settings.lore_budget)
     stable = lore((entry for entry in active if is_stable(entry)), room)
@@ -131,7 +134,7 @@ def fit_preamble(
     staying = lore(lingering, room - _size(segment for _, segment in moving), complain=False)
 
     bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
-    found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *request, *between]
+    found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *so_far, *request, *between]
     for entry, segment in (*moving, *staying):
         depth = DEFAULT_LORE_DEPTH if entry.depth is None else entry.depth
         wanted = any(entry is one for one, _ in moving)
