@@ -55,7 +55,7 @@ EXAMPLES = {
         {
             "The ferry was late": {
                 "author": "writer", "created": 1683195072, "marks.bookmark": True, "marks.tags": ("draft",),
-                "marks.chapter": True, "marks.title": "The crossing",
+                "marks.title": "The crossing",
             },
             ", as always.\n": {
                 "author": "model", "marks.visited": False, "generation.model": "davinci",
@@ -71,11 +71,6 @@ EXAMPLES = {
         nodes={" upon": {"marks.bookmark": True}},
     ),
     "loom_simple.json": Example(("Once", [(" upon", []), (" again", [("!", [])])]), "Once upon"),
-    "loomsidian.json": Example(
-        ("It was <late>", [(" a [note]", []), (" and cold", [])]), "It was <late> a [note]",
-        {"current_id": "n3"},
-        {" a [note]": {"marks.bookmark": True, "marks.visited": False}},
-    ),
     "kobold_lite.json": Example(
         ("", [("A.", [(" B.", [(" D.", []), (" C.", [])]), (" E.", [])])]), "A. B. C.",
         {
@@ -102,8 +97,7 @@ EXAMPLES = {
         ])]),
         "Before.\n\n# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n## Two ##\nEnd",
         {
-            "title": "The ferry", "byline": "Ada", "modified": 1714953600, "nodes.1.marks.chapter": False,
-            "nodes.2.marks.title": "One", "nodes.3.marks.title": "Two",
+            "title": "The ferry", "byline": "Ada", "modified": 1714953600,
         },
     ),
     "sillytavern.jsonl": Example(
@@ -208,9 +202,6 @@ EXAMPLES = {
             f"{LORE}.1.depth": None, f"{LORE}.2.enabled": False,
         },
     ),
-    "loomsidian_list.json": Example(
-        ("It", [(" was", [])]), "It was", {"root.author": "writer"}, {" was": {"author": "model"}}
-    ),
     "story.txt": Example(
         ("", [("The ferry was late.\n\n  I waited. ", [])]), "The ferry was late.\n\n  I waited. "
     ),
@@ -231,13 +222,11 @@ def test_an_example_reads_as_it_says(file: str) -> None:
 # -- loom ------------------------------------------------------------------------------------------------
 
 
-def test_loom_is_written_with_chapters_memory_and_tags() -> None:
+def test_loom_is_written_with_memory_and_tags() -> None:
     written = json.loads(formats.write(load("loom.json"), "loom"))
     assert written["selected_node_id"] == fixture_json("loom.json")["selected_node_id"]
     node = written["root"]["children"][0]
     assert node["meta"]["source"] == "prompt" and sorted(node["tags"]) == ["bookmark", "draft"]
-    assert [chapter["root_id"] for chapter in written["chapters"].values()] == ["a"]
-    assert written["chapters"][node["chapter_id"]]["root_id"] == "a"
     assert written["root"]["frame"]["generation_settings"]["global_context"] == "A harbour."
     assert written["tags"]["draft"]["scope"] == "node", "every tag on a node is defined"
 
