@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.flags import add_actions, add_keys
-from srbwriter.config import ConfigError, Settings, Table, keys
+from srbwriter.cli.flags import add_actions
+from srbwriter.config import ConfigError, Settings, Table
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
@@ -26,12 +25,6 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     actions = add_actions(parser)
     parser.set_defaults(json=False)
     listed = actions("list", "list the models of this machine (what happens when no action is named)")
-    shown = actions("info", "print the properties of a model")
-    shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
-    add_keys(shown, table, ("model",))
-    added = actions("add", "put a model file into the models folder")
-    added.add_argument("file", metavar="FILE", type=Path, help="a GGUF file; parts of it come along")
-    added.add_argument("--link", action="store_true", help="leave the file where it is and link to it")
     used = actions("use", "write with a model from now on")
     used.add_argument("name", metavar="NAME", help="a name of the list, or a file")
     actions("forget", "write with the bundled model again")
@@ -50,10 +43,9 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
         help="the repository, and the quantisation or file",
     )  # fmt: skip
     pulled.add_argument("--list", action="store_true", help="list the files, and fetch nothing")
-    for target in (parser, listed, shown, recommended):  # a flag before the action holds too
+    for target in (parser, listed, recommended):  # a flag before the action holds too
         target.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print it as JSON")
-    for target in (added, pulled):
-        target.add_argument("--use", action="store_true", help="write with it from now on")
+    pulled.add_argument("--use", action="store_true", help="write with it from now on")
 
 
 def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -61,21 +53,13 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
     List the models of this machine, choose one, and get others.
 
       srbwriter models                                     list them: size, context, memory
-      srbwriter models add ~/Downloads/novelist.gguf       copy a file into the models folder
-      srbwriter models info novelist                       what it can do, and what memory it takes
-      srbwriter models use novelist                        write with it from now on
+      srbwriter models use ~/Downloads/novelist.gguf       write with it from now on
       srbwriter models forget                              write with the bundled one again
       srbwriter models recommended                         the free model for this machine, and others
       srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
       srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it
     """
     match arguments.action:
-        case "info":
-            _info(arguments.name, settings, as_json=arguments.json)
-        case "add":
-            from srbwriter.models import add
-
-            _added(add(expanded(arguments.file), link=arguments.link), settings, use=arguments.use)
         case "use":
             from srbwriter.models import read_header
 
@@ -106,34 +90,34 @@ def _list(settings: Settings, *, as_json: bool) -> None:
     except (ModelError, ConfigError) as error:
         say(str(error))
     rows: list[dict[str, Any]] = []
+    table = [("", "name", "size", "context", "memory", "here", "from")]
     for model in local_models():
-        need = launch.model_need(settings, model.header, model.size)
+        header, need = model.header, launch.model_need(settings, model.header, model.size)
+        verdict = need.verdict(memory, budget) if header else "unusable"
+        used = model.path.resolve() == in_use
         rows.append({
             "name": model.name,
             "path": str(model.path),
             "place": model.place,
             "size": model.size,
             "quantisation": model.quantisation,
-            "architecture": model.header.architecture if model.header else "",
-            "context": model.header.context if model.header else 0,
-            "memory": need.total if model.header else None,
-            "verdict": need.verdict(memory, budget) if model.header else "unusable",
-            "in_use": model.path.resolve() == in_use,
+            "architecture": header.architecture if header else "",
+            "context": header.context if header else 0,
+            "memory": need.total if header else None,
+            "verdict": verdict,
+            "in_use": used,
             "problem": model.problem,
         })  # fmt: skip
+        context, needed = (str(header.context or ""), size_words(need.total)) if header else ("", "")
+        mark, size = "*" * used, size_words(model.size)
+        table.append((mark, model.name, size, context, needed, verdict, model.place))
     if as_json:
         print(document(rows))
         return
-    table = [("", "name", "size", "context", "memory", "here", "from")]
+    print(columns(table, right=(2, 3, 4)))
     for row in rows:
-        needed = size_words(row["memory"]) if row["memory"] is not None else ""
-        mark, context = "*" if row["in_use"] else "", str(row["context"] or "")
-        table.append(
-            (mark, row["name"], size_words(row["size"]), context, needed, row["verdict"], row["place"])
-        )
         if row["problem"]:
             say(f"{row['path']}: {row['problem']}")
-    print(columns(table, right=(2, 3, 4)))
     say(f"* is in use; this machine has {size_words(memory)} of memory, {size_words(free)} free")
     if in_use is not None and not any(row["in_use"] for row in rows):
         say(f"in use is {in_use}")
@@ -150,71 +134,6 @@ def _named(name: str) -> Path:
     if path.is_dir() and "/" in name:
         path = launch.only_model(path)
     return path.absolute() if path.is_file() else find(name)
-
-
-def _info(name: str | None, settings: Settings, *, as_json: bool) -> None:
-    """Load the weights of a model and print its properties, or those of the remote engine."""
-    if name is None and launch.elsewhere(settings):
-        from srbwriter.engine.remote.engine import RemoteEngine
-
-        with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
-            print("\n".join(engine.profile.lines()))
-        return
-    if name is None and (error := launch.missing_model(settings)) is not None:
-        raise error
-    file = launch.model_path(settings) if name is None else _named(name)
-    from srbwriter.engine.embedding import own_pooling
-    from srbwriter.engine.model import Model, count_words
-    from srbwriter.engine.native.weights import refuse_unsafe_tensors
-    from srbwriter.engine.sizing import where_it_runs
-    from srbwriter.models import file_quantisation, look_at, quantisation, size_words
-
-    refuse_unsafe_tensors(file)
-    options, notes = launch.fit_options(file, launch.engine_options(settings))
-    with contextlib.closing(Model(file, options)) as model:
-        pooling = own_pooling(model)
-        facts: dict[str, Any] = {
-            "name": model.path.stem,
-            "title": model.name,
-            "path": str(model.path),
-            "kind": model.description,
-            "architecture": model.architecture,
-            "cache": "recurrent" if model.recurrent else "hybrid" if model.hybrid else "attention",
-            "parameters": model.n_params,
-            "quantisation": file_quantisation(model.description) or quantisation(model.path.name),
-            "size": model.size,
-            "memory_needed": launch.model_need(settings, look_at(model.path).header, model.size).total,
-            "runs_on": where_it_runs(options, model.n_layer),
-            "context": model.n_ctx_train,
-            "layers": model.n_layer,
-            "width": model.n_embd,
-            "vocabulary": model.n_vocab,
-            "chat_template": model.chat_template is not None,
-            "fills_gaps": model.fim is not None,
-            "embeddings": settings[keys.POOLING]
-            or (pooling if pooling in ("mean", "cls", "last") else "mean"),
-        }
-    if as_json:
-        print(document(facts))
-        return
-    words = {"parameters": count_words, "size": size_words, "memory_needed": size_words}
-    rows: list[tuple[str, str]] = []
-    for name, fact in facts.items():
-        plain = "yes" if fact is True else "no" if fact is False else fact
-        text = f"{plain:,}" if isinstance(plain, int) else str(plain)
-        rows.append((name.replace("_", " "), words[name](fact) if name in words else text))
-    print(columns(rows))
-    for note in notes:
-        say(note)
-
-
-def _added(file: Path, settings: Settings, *, use: bool) -> None:
-    """Print the path of a new model to standard output, and use the model or say how."""
-    print(file)
-    if use:
-        _remember(file, settings)
-    else:
-        say(f"to write with it: srbwriter models use {file.name}")
 
 
 def _remember(file: Path | None, settings: Settings) -> None:
@@ -254,7 +173,11 @@ def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
         say(f"this machine has {size_words(memory())}; {advice}")
     with progress_shown() as progress:
         file = pull.fetch(plan, progress)
-    _added(file, settings, use=arguments.use)
+    print(file)
+    if arguments.use:
+        _remember(file, settings)
+    else:
+        say(f"to write with it: srbwriter models use {file.name}")
 
 
 def fetch_named_model(settings: Settings) -> None:
@@ -268,25 +191,20 @@ def fetch_named_model(settings: Settings) -> None:
 def progress_shown() -> Generator[Progress]:
     """Show download progress on standard error: a bar on a terminal, else a line every ten percent."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn
+    from rich.progress import DownloadColumn, Progress, TaskID, TimeRemainingColumn, TransferSpeedColumn
 
-    from srbwriter.models import TransferMeter
-
-    looks = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[moment]}")
     on_terminal = sys.stderr.isatty()
-    tasks: dict[str, tuple[TaskID, TransferMeter]] = {}
+    looks = "{task.description}", DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    tasks: dict[str, TaskID] = {}
     tenths: dict[str, int] = {}
-    with Progress(*looks, console=Console(stderr=True), disable=not on_terminal) as bars:
+    with Progress(*looks, console=Console(stderr=True, markup=False), disable=not on_terminal) as bars:
 
         def progress(name: str, done: int, total: int, /) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total or None, moment=""), TransferMeter()
-            task, meter = tasks[name]
-            moment, tenth = meter.record(done, total, time.monotonic()), 10 * done // total if total else 0
-            bars.update(task, completed=done, total=total or None, moment=str(moment))
-            if not on_terminal and tenth > tenths.get(name, -1):
+            task = tasks[name] if name in tasks else tasks.setdefault(name, bars.add_task(name))
+            bars.update(task, completed=done, total=total or None)
+            if total and not on_terminal and (tenth := 10 * done // total) > tenths.get(name, -1):
                 tenths[name] = tenth
-                say(f"{name}: {10 * tenth} % ({moment})")
+                say(f"{name}: {10 * tenth} %")
 
         try:
             yield progress
