@@ -88,7 +88,8 @@ def run_doctor(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.json:
         print(document({"version": __version__, "care": care, "checks": report}))
     else:
-        print(f"\n{care} thing{'s' * (care > 1)} to care for." if care else "\nNothing needs care.")
+        things = {0: "Nothing needs", 1: "1 thing needs"}.get(care, f"{care} things need")
+        print(f"\n{things} care.")
     return Exit.ERROR if care else Exit.OK
 
 
