@@ -9,7 +9,7 @@ import json
 import re
 from contextlib import suppress
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 from srbwriter.formats.draft import LOOM_TIME, Fields, Grower, arrange, read_time, write_time
 from srbwriter.formats.lore import add_lore, read_entry
@@ -63,19 +63,15 @@ def read_loom(document: Document) -> StoryDraft:
     whole = Fields(document.object)
     root = whole.raw("root")
     tops = Fields({"nodes": listed or [root if isinstance(root, dict) else whole.all]}).objects("nodes")
-    titles = {each.ident("root_id"): each.text("title") for each in whole.objects("chapters")}
     nodes: list[DraftNode] = []
     stack = [(each, each.ident("parent_id") or each.ident("parentId")) for each in reversed(tops)]
     while stack:
         fields, parent_id = stack.pop()
         about, tags = fields.inner("meta"), fields.texts("tags")
         node_id = fields.ident("id") or f"n{len(nodes)}"
-        chapter = whole.inner("chapters").inner(fields.text("chapter_id"))
-        response = whole.inner("model_responses").inner(fields.inner("generation").ident("id") or "")
         marks = Marks(
             bookmark=fields.flag("bookmark") or "bookmark" in tags,
             tags=tuple(tag for tag in tags if tag != "bookmark"),
-            title=chapter.text("title") or titles.get(node_id, ""),
             visited=fields.flag("visited", True),
         )
         nodes.append(
@@ -85,7 +81,6 @@ def read_loom(document: Document) -> StoryDraft:
                 text=fields.text("text"),
                 author=_SOURCES.get(about.text("source"), "imported"),
                 marks=marks,
-                generation=_made_by(response.text("model")),
                 settings=Settings(memory=_loom_memory(fields.inner("frame"))),
                 created=read_time(about.raw("creation_timestamp")),
             )
@@ -183,7 +178,7 @@ def read_mikupad(document: Document) -> StoryDraft:
 # -- Kobold Lite --------------------------------------------------------------------------------------
 
 _PICTURE = re.compile(r"\[?<\|([phd])\|.+?\|\1\|>\]?", re.DOTALL)
-_TURN = re.compile(r"\n?\{\{\[(INPUT|OUTPUT|SYSTEM)(_END)?\]\}\}\n?")
+_TURNS = re.compile(r"(?:\s*\{\{\[(?:INPUT|OUTPUT|SYSTEM)(?:_END)?\]\}\}\s*)+")
 
 
 def is_kobold(document: Document) -> bool:
@@ -191,7 +186,7 @@ def is_kobold(document: Document) -> bool:
 
 
 def read_kobold(document: Document) -> StoryDraft:
-    """A save of Kobold Lite with its branches, as it is shown there: turns instead of marks, no pictures."""
+    """A save of Kobold Lite with its branches, as prose: no marks of turns, and no pictures."""
     whole, grower = Fields(document.object), Grower()
     saved = whole.inner("savedsettings")
     names = {
@@ -203,32 +198,20 @@ def read_kobold(document: Document) -> StoryDraft:
         named = re.sub(
             r"\{\{(user|char)\}\}", lambda found: names[found[1].lower()] or found[0], text, flags=re.I
         )
-        return _PICTURE.sub("", named)
+        return _TURNS.sub(BETWEEN, _PICTURE.sub("", named))
 
-    def about(key: str) -> str:
-        return _TURN.sub(BETWEEN, shown(whole.text(key))).strip()
-
-    after: dict[tuple[str, str], tuple[DraftNode, Author, bool]] = {}
+    after: dict[tuple[str, str], DraftNode] = {}
 
     def grow(chunks: list[JsonValue]) -> DraftNode:
         """Lay a branch over those that are there, as far as their chunks agree; return its end."""
-        end, author, begins = grower.root, cast(Author, "imported"), False
+        end = grower.root
         for chunk in chunks:
-            step = end.id, chunk if isinstance(chunk, str) else ""
-            if step not in after:
-                start = 0
-                text = shown(step[1])
-                for mark in [*_TURN.finditer(text), None]:
-                    if piece := text[start : mark.start() if mark else None]:
-                        piece = _apart(end.text, piece) if begins else piece
-                        end = grower.add(end, DraftNode("", text=piece, author=author))
-                        begins = False
-                    if mark:
-                        start = mark.end()
-                        if not mark[2]:
-                            author, begins = "model" if mark[1] == "OUTPUT" else "writer", True
-                after[step] = end, author, begins
-            end, author, begins = after[step]
+            text = shown(chunk) if isinstance(chunk, str) else ""
+            text = text.lstrip("\n") if end is grower.root else text
+            if text:
+                if (end.id, text) not in after:
+                    after[end.id, text] = grower.add(end, DraftNode("", text=text))
+                end = after[end.id, text]
         return end
 
     active = [whole.raw("prompt"), *as_list(whole.raw("actions"))]
@@ -236,21 +219,17 @@ def read_kobold(document: Document) -> StoryDraft:
     ends = [grow(active if branch is None else as_list(branch)) for branch in branches]
     draft = grower.draft(ends[branches.index(None)] if None in branches else grow(active))
     settings = draft.root.settings
-    settings.memory = about("memory") or None
-    note, template = about("authorsnote"), about("anotetemplate")
-    settings.author_note = (template.replace("<|>", note) if "<|>" in template else note) or None
-    settings.author_note = settings.author_note if note else None
+    memory, note, template = (
+        shown(whole.text(key)).strip() for key in ("memory", "authorsnote", "anotetemplate")
+    )
+    settings.memory = memory or None
+    if note:
+        settings.author_note = template.replace("<|>", note) if "<|>" in template else note
     entries = [read_entry(entry, place) for place, entry in whole.members("worldinfo")]
     for entry in entries:
-        entry.text = _TURN.sub(BETWEEN, shown(entry.text)).strip()
+        entry.text = shown(entry.text).strip()
     add_lore(draft, [entry for entry in entries if entry.text or entry.keys])
     return draft
-
-
-def _apart(before: str, text: str) -> str:
-    """Return the text with as many line breaks in front as make a blank line after ``before``."""
-    there = len(before) - len(before.rstrip("\n")) + len(text) - len(text.lstrip("\n"))
-    return BETWEEN[: max(len(BETWEEN) - there, 0)] + text if before else text
 
 
 # -- SillyTavern's chats ------------------------------------------------------------------------------

@@ -20,11 +20,6 @@ _AT_DEPTH = 4  # SillyTavern's position for "at depth", and its depth for an ent
 _MEMORY = ("description", "personality", "scenario")
 _SLASH = re.compile(r"(?<!\\)/")
 _MACRO = re.compile(r"\{\{char\}\}|<bot>|<char>", re.IGNORECASE)
-_IDLE = {
-    "mes_example": "example messages",
-    "system_prompt": "system prompt",
-    "post_history_instructions": "instructions after the history",
-}
 _CURE = "export the card again as PNG or JSON"
 
 
@@ -145,8 +140,6 @@ def read_card(document: Document) -> StoryDraft:
     _add_book(draft, card.inner("character_book"))
     for entry in settings.lore:
         entry.text = named(entry.text)
-    if idle := [words for field, words in _IDLE.items() if card.raw(field)]:
-        document.tell(f"Not used: the card's {', '.join(idle)}.")
     return draft
 
 

@@ -99,14 +99,10 @@ def split_front_matter(text: str) -> tuple[JsonObject | None, str]:
     found = _FENCED.match(text)
     if found is None or not _KEY.match(found[1]):
         return None, text
-    try:
-        value = _yaml.load(found[1], _yaml.BaseLoader)  # every plain value is text
-    except RecursionError as error:
-        raise NotYaml("it is nested too deeply") from error
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 2}: " if mark is not None else ""  # the dashes are line 1
-        raise NotYaml(where + str(getattr(error, "problem", None) or error)) from error
+    try:  # every plain value is text, and the dashes are line 1
+        value = _yaml.load("\n" + found[1], _yaml.BaseLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NotYaml(" ".join(str(error).split())[:200]) from error
     if not isinstance(value, dict):
         raise NotYaml("it is no list of keys with values")
     return as_object(value), text[found.end() :]
