@@ -158,7 +158,7 @@ def _info(name: str | None, settings: Settings, *, as_json: bool) -> None:
         from srbwriter.engine.remote.engine import RemoteEngine
 
         with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
-            print("\n".join(engine.profile.lines()))
+            print("\n".join(engine.dialect.lines()))
         return
     if name is None and (error := launch.missing_model(settings)) is not None:
         raise error

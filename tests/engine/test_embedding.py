@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import embedding, limits
@@ -18,7 +16,6 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.native.embedding import EmbeddingContext
 from srbwriter.engine.types import (
     ContextOverflow,
-    EngineClosed,
     EngineError,
     EngineOptions,
     InvalidRequest,
@@ -124,39 +121,4 @@ def test_writing_goes_on_while_a_vector_is_computed_and_only_so_many_wait(
     assert len(vector.result(WAIT)) == 1
 
 
-def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, threading.Event]) -> None:
-    engine, begun, leave = held
-    first, second = engine.embedder.embed(["a " * 900], None, 2), engine.embedder.embed(["b"], None, 2)
-    assert begun.wait(WAIT)
-    closing = threading.Thread(target=engine.close)
-    closing.start()
-    while not engine.embedder._closed:
-        threading.Event().wait(0.001)
-    leave.set()
-    closing.join(WAIT)
-    assert not closing.is_alive()
-    for future in (first, second):
-        with pytest.raises(EngineClosed):
-            future.result(WAIT)
-    with pytest.raises(EngineClosed):
-        engine.embed(["c"])
-
-
 # ---- arithmetic
-
-
-@example([1e-45], 0)
-@given(st.lists(st.floats(-(2.0**90), 2.0**90, width=32), min_size=1, max_size=20), st.integers(-1, 20))
-def test_a_normalised_vector_points_the_same_way(values: list[float], how: int) -> None:
-    vector = np.array(values, np.float32)
-    scaled = normalized(vector, how).astype(np.float64)
-    assert np.isfinite(scaled).all()
-    if how < 0 or not vector.any():
-        assert np.array_equal(scaled, vector)
-        return
-    length = np.abs(scaled).max() / 32760 if how == 0 else (np.abs(scaled) ** how).sum() ** (1 / how)
-    assert length == pytest.approx(1.0, rel=1e-4)
-    most = int(np.abs(vector).argmax())
-    np.testing.assert_allclose(
-        scaled / scaled[most], vector.astype(np.float64) / float(vector[most]), rtol=1e-4, atol=1e-6
-    )

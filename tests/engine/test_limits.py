@@ -6,24 +6,12 @@ import pytest
 
 from srbwriter.engine import limits
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.sampling import SamplerTemplate
 from srbwriter.engine.types import InvalidRequest, Request, Sampling
 
 from .support import PROMPT, SHORT, drive, finish, fixture_of, small_engine
 
 engine = fixture_of(small_engine)
-
-
-@pytest.mark.parametrize(
-    "parameter", [p for p in PARAMETERS if p.kind in ("texts", "ids", "biases", "text")], ids=lambda p: p.name
-)
-def test_every_text_and_every_list_has_a_bound(parameter: Parameter) -> None:
-    if parameter.kind == "text":
-        assert parameter.longest
-        return
-    assert parameter.most
-    assert parameter.kind != "texts" or parameter.longest
 
 
 @pytest.mark.parametrize("name", ["repeat_last_n", "dry_penalty_last_n"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.types import Cancelled, EngineClosed, EngineOptions, ModelError
+from srbwriter.engine.types import Cancelled, EngineClosed, EngineOptions
 
 LONG = 10.0  # seconds; only a failing test waits that long
 
@@ -66,18 +66,6 @@ def test_from_init_to_ready() -> None:
     assert loader.wait(LONG) is load.engine is loader.engine
     assert (loader.state, loader.progress, loader.error) == ("READY", 1.0, None)
     assert load.calls == [("m.gguf", options)]
-
-
-def test_a_failure_is_kept_for_everyone_who_waits() -> None:
-    error = ModelError("m.gguf", "not a model")
-    load = FakeLoad(error=error)
-    load.end()
-    loader = EngineLoader("m.gguf", load=load)
-    for _ in range(2):
-        with pytest.raises(ModelError) as caught:
-            loader.wait(LONG)
-        assert caught.value is error is loader.error
-    assert (loader.state, loader.engine) == ("FAILED", None)
 
 
 def test_cancelled_at_the_next_report() -> None:

@@ -12,7 +12,6 @@ from srbwriter.engine import limits
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import (
-    EngineError,
     FinishReason,
     InvalidRequest,
     Priority,
@@ -185,24 +184,6 @@ def test_what_could_follow_the_prompt_is_asked_where_branches_stand_there(
 ) -> None:
     with pytest.raises(InvalidRequest, match="follows the prompt"):
         engine.submit(Request(PROMPT, **asked, **begun))
-
-
-@pytest.mark.parametrize("place", ["template_for", "seed"])
-def test_an_error_that_nobody_foresaw_ends_the_request_that_it_is_of(
-    engine: Engine, undisturbed: list[tuple[int, ...]], place: str
-) -> None:
-    good, bad = started(engine), engine.submit(Request("Once", heal=False))
-
-    def fails(*_: object) -> None:
-        raise OverflowError("too much")
-
-    bad.branches[0].set_sampling(Sampling(top_k=7))
-    setattr(bad.engine_state, place, fails)
-    bad.branches[0].reroll()
-    with pytest.raises(EngineError, match="too much"):
-        finish(engine, bad)
-    finish(engine, good)
-    assert [b.ids for b in good.branches] == undisturbed
 
 
 def test_killing_an_ended_branch_leaves_its_text_and_the_cells_of_the_others(engine: Engine) -> None:
