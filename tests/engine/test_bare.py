@@ -46,7 +46,7 @@ def branches_of(engine: Engine, seed: int, n: int = 8, tokens: int = 24) -> Iter
 
 
 def compare(bare: BareLoop, branch: Branch) -> tuple[bool, float, int]:
-    """Return whether the ids are the bare loop's, the largest error of a log-probability, and their number."""
+    """Return whether the ids are equal, the largest error of a log-probability, and how many there are."""
     prompt, most = branch.generation.prompt_ids, branch.stop_rule.max_tokens or 0
     drawn = derive_seed(branch.seed, 0)  # of the last sampler of a chain
     equal = list(branch.ids) == bare.write(prompt, most, branch.sampling, drawn)

@@ -63,16 +63,6 @@ def test_text_parts_become_text() -> None:
     assert show("{{ messages[0].content }}", [{"role": "user", "content": parts}]) == "one\ntwo\nthree"
 
 
-def test_further_variables_reach_the_template() -> None:
-    things = [{"name": "añadir", "b": 1, "a": "<&>"}]
-    template = "{{ things | tojson }} {{ things[0] | tojson(sort_keys=true, indent=1) }} {{ thinking }}"
-    assert show(template, things=things, thinking=False) == (
-        '[{"name": "añadir", "b": 1, "a": "<&>"}] {\n "a": "<&>",\n "b": 1,\n "name": "añadir"\n} False'
-    )
-    assert show("{{ strftime_now('%Y') }}").isdigit()
-    assert show("{{ bos_token }}", bos_token="no", messages_="x") == "<s>"
-
-
 @pytest.mark.parametrize(
     ("messages", "field"),
     [

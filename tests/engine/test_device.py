@@ -82,11 +82,3 @@ def test_a_prompt_gives_way_by_copies_and_comes_back() -> None:
             read(engine, prompts[0])
         assert sum(rows) <= 1
         assert engine.stats().restored_tokens > 0
-
-
-def test_a_thread_does_its_idle_work_after_the_rest() -> None:
-    with load_engine(short_model(), EngineOptions(n_ctx=1024, seed=1, threads=1)) as engine:
-        prompt = words(engine, 200)
-        ask(engine, prompt).wait(60)
-        while engine.stats().saved_tokens < 200:
-            engine.flush()

@@ -11,7 +11,7 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.native.library import library
-from srbwriter.engine.types import EngineClosed, Request, Stop
+from srbwriter.engine.types import EngineClosed, Request
 
 from .support import PROMPT, SHORT, SMALL, WAIT, finish, short_model
 
@@ -71,14 +71,3 @@ def test_a_request_is_finished_first(freed: threading.Semaphore) -> None:
     generation.branches[0].reroll()
     with pytest.raises(EngineClosed):
         generation.wait(WAIT)
-
-
-def test_a_request_that_rests_is_told(freed: threading.Semaphore) -> None:
-    engine = Engine.load(short_model(), SMALL)
-    generation = engine.submit(Request(PROMPT, stop=Stop(max_tokens=None, ignore_eog=True)))
-    generation.branches[0].pause()
-    engine.flush()
-    del engine
-    with pytest.raises(EngineClosed):
-        generation.wait(WAIT)
-    assert freed.acquire(timeout=WAIT)

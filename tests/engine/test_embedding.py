@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import embedding, limits
+from srbwriter.engine import limits
 from srbwriter.engine.embedding import normalized
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.native.embedding import EmbeddingContext
 from srbwriter.engine.types import (
     ContextOverflow,
-    EngineError,
     EngineOptions,
     InvalidRequest,
     NotANumber,
-    Request,
-    Stop,
 )
 
-from .support import PROMPT, WAIT, exact_model, finish, fixture_of, toy_model
+from .support import PROMPT, exact_model, fixture_of, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_without_numbers
 
 EXACT = EngineOptions(
@@ -74,51 +68,9 @@ def test_what_means_nothing_is_refused(exact: Engine, texts: list[str], settings
         exact.embed(texts, **settings)
 
 
-def test_a_text_may_be_longer_than_all_before_it() -> None:
-    with loaded(bundled_model()) as engine:
-        (short,) = engine.embed(["a"])
-        assert engine.embed(["fox " * 600])[0].tokens > 512  # more than the context begins with
-        assert engine.embed(["a"])[0].tokens == short.tokens
-
-
 def test_a_damaged_model_gives_no_vector() -> None:
     with loaded(toy_model(make_without_numbers)) as engine, pytest.raises(NotANumber):
         engine.embed(["the fox"])
-
-
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, threading.Event, threading.Event]]:
-    """An engine whose lane has begun a text and waits for leave to evaluate it."""
-    begun, leave = threading.Event(), threading.Event()
-    evaluate = EmbeddingContext.evaluate
-
-    def waiting(context: EmbeddingContext, tokens: list[int], threads: int) -> np.ndarray | None:
-        begun.set()
-        assert leave.wait(WAIT)
-        return evaluate(context, tokens, threads)
-
-    monkeypatch.setattr(EmbeddingContext, "evaluate", waiting)
-    with loaded(bundled_model()) as engine:
-        yield engine, begun, leave
-        leave.set()
-
-
-def test_writing_goes_on_while_a_vector_is_computed_and_only_so_many_wait(
-    held: tuple[Engine, threading.Event, threading.Event],
-) -> None:
-    """The lane is in a decode that does not end: no step waits for it."""
-    engine, begun, leave = held
-    vector = engine.embedder.embed(["a"], None, 2)
-    assert begun.wait(WAIT)
-    writing = engine.submit(Request(PROMPT, n=4, stop=Stop(max_tokens=16, ignore_eog=True)))
-    finish(engine, writing)
-    assert [len(branch.ids) for branch in writing.branches] == [16] * 4
-    waiting = [engine.embedder.embed(["b"], None, 2) for _ in range(embedding.WAITING)]
-    with pytest.raises(EngineError, match="try again later"):
-        engine.embedder.embed(["c"], None, 2)
-    assert all(one.cancel() for one in waiting) and not vector.done()
-    leave.set()
-    assert len(vector.result(WAIT)) == 1
 
 
 # ---- arithmetic

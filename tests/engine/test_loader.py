@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.types import Cancelled, EngineClosed, EngineOptions
+from srbwriter.engine.types import Cancelled, EngineOptions
 
 LONG = 10.0  # seconds; only a failing test waits that long
 
@@ -77,26 +77,3 @@ def test_cancelled_at_the_next_report() -> None:
     with pytest.raises(Cancelled):
         loader.wait(LONG)
     assert (loader.state, loader.progress) == ("FAILED", 0.9)
-
-
-def test_a_load_that_ends_in_spite_of_being_cancelled_leaves_no_engine_behind() -> None:
-    load = FakeLoad(0.5, deaf=True)
-    loader = EngineLoader("m.gguf", load=load).start()
-    loader.cancel()
-    load.step()
-    load.end()
-    with pytest.raises(Cancelled):
-        loader.wait(LONG)
-    assert load.engine.closed == 1
-
-
-def test_closing_closes_the_engine_once() -> None:
-    load = FakeLoad()
-    load.end()
-    loader = EngineLoader("m.gguf", load=load)
-    loader.wait(LONG)
-    loader.close()
-    loader.close()
-    assert (load.engine.closed, loader.engine, loader.state) == (1, None, "FAILED")
-    with pytest.raises(EngineClosed):
-        loader.wait(LONG)

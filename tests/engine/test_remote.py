@@ -49,7 +49,7 @@ from .scripted import (
     stalls_after,
 )
 from .support import SHORT
-from .test_backend import WAIT, spelt, until
+from .test_backend import WAIT, until
 
 NO_END = Stop(max_tokens=None)
 Connect = Callable[..., RemoteEngine]
@@ -403,22 +403,6 @@ def test_branches_are_drawn_together_and_phrases_banned_over_there() -> None:
         assert len(set(here.submit(together).result(WAIT))) == 4
         [theirs] = engine._generations  # pyright: ignore[reportPrivateUsage]
         assert [branch.sampling.banned_phrases for branch in theirs.branches] == [("Zzz",)] * 4
-
-
-def test_a_branch_goes_on_from_words_that_came_after_their_tokens() -> None:
-    """Another srbwriter sends the words that a ban held back at the end of a branch, behind their tokens."""
-    sampling = Sampling(temperature=0.0, banned_phrases=("there was a little girl named Zzz",))
-    asking = Request("Once upon a time,", sampling=sampling, stop=Stop(max_tokens=4))
-    with Engine.load(bundled_model(), OPTIONS) as engine, served(engine) as url, connected(url) as here:
-        generation = here.submit(asking).wait(WAIT)
-        [branch] = generation.branches
-        assert branch.text == " there was a little"
-        branch.extend(4)
-        generation.wait(WAIT)
-        assert branch.text.startswith(" there was a little girl")
-        branch.rewind(chars=len(branch.text) - len(" there wa"))
-        generation.wait(WAIT)
-        spelt(here, generation)
 
 
 # ---- TLS

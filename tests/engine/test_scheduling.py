@@ -9,7 +9,6 @@ from __future__ import annotations
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
     BranchState,
-    FinishReason,
     Priority,
     PromptProgress,
 )
@@ -49,20 +48,6 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(engine: Engine) -> None:
 
 
 # ---- cancelling
-
-
-def test_cancel_between_steps_costs_no_further_decode(engine: Engine) -> None:
-    generation = ask(engine, n=3, tokens=None)
-    drive(engine, lambda: min(lengths(generation)) >= 5)
-    texts = [b.text for b in generation.branches]
-    generation.cancel()
-    with decoded_rows(engine) as rows:
-        engine.process()
-    assert rows == []
-    assert generation.done
-    assert [(b.text, b.finish_reason) for b in generation.branches] == [
-        (text, FinishReason.STOPPED) for text in texts
-    ]
 
 
 def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -> None:

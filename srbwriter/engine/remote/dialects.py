@@ -35,10 +35,11 @@ _ENDS: Mapping[str, FinishReason] = {
 _SAMPLING = frozenset(row.field for row in PARAMETERS if row.record == "sampling") - {"logit_bias"}
 """What can be said without token ids."""
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
-_OF_IDS = (
+_HERE = (
     "token_ids", "logit_bias", "without", "logprobs", "next_logprobs", "next_ids", "prompt_logprobs",
-    "gap_filling",
+    "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "penalty_prompt", "max_seconds",
 )  # fmt: skip
+"""What only an engine in this process can do."""
 
 
 class Tokens(NamedTuple):
@@ -117,15 +118,9 @@ class Dialect:
         """What can be asked of the server, and why the rest cannot."""
         them = self.server
         missing = {
-            **dict.fromkeys(_OF_IDS, f"text goes to {them} and comes back, no token ids"),
-            "logits_callback": f"the logits stay with {them}; they cannot be changed from here",
+            **{name: f"{name} needs a model here: {them} gets text, no token ids" for name in _HERE},
             "look_ahead": f"nothing is written ahead by {them}: it would go before what others ask for",
             "pause": f"{them} cannot be paused; stop the branch, and extend it later",
-            "heal": f"{them} is sent whole text, so a word that breaks off is left as it is",
-            "loop_guard": f"what {them} has sent cannot be taken back, so loop_guard needs a model here",
-            "cache_prompt": f"the cache is that of {them}, so cache_prompt needs a model here",
-            "penalty_prompt": f"{them} looks back at its prompt, so penalty_prompt needs a model here",
-            "max_seconds": f"the time of {them} is not measured, so max_seconds needs a model here",
             **{name: f"{them} does not know {name}" for name in self.lacks},
         }
         if not self.template:

@@ -67,6 +67,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
     """
 
     dialect: Dialect
+    info: ModelInfo
 
     def __init__(self, options: RemoteOptions) -> None:
         RequestChecks.__init__(self, SIZE, options.max_branches)
@@ -111,7 +112,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
 
     async def _connect(self) -> None:
         self.dialect = await connect(self.transport)
-        self.capabilities, self.n_ctx = self.dialect.capabilities, self.dialect.info.n_ctx
+        self.capabilities, self.info = self.dialect.capabilities, self.dialect.info
+        self.n_ctx = self.info.n_ctx
 
     def _run(self) -> None:
         try:
@@ -151,10 +153,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         self.close()
 
     # ---- what callers ask for
-
-    @property
-    def info(self) -> ModelInfo:
-        return self.dialect.info
 
     def stand_back(self) -> None:
         """Do nothing: nothing is evaluated on this machine."""

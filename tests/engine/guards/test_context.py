@@ -1,4 +1,4 @@
-"""Batches, sequences, contexts and files that would end a process in llama.cpp come to no harm here."""
+"""Options, moments and files that would end a process in llama.cpp come to no harm here."""
 
 from __future__ import annotations
 
@@ -7,18 +7,6 @@ from pathlib import Path
 import pytest
 
 from . import in_turn, run_child
-
-_CONTEXT = """
-import ctypes
-from srbwriter.engine.native.context import Context
-from srbwriter.engine.native.library import L, library
-lib = library()
-def context(**fields):
-    given = dict(cells=256, sequences=4, batch=64, ubatch=64, threads=1, threads_batch=1,
-                 options=EngineOptions(), path="guard")
-    return Context(model.pointer, **{**given, **fields})
-"""
-
 
 _ENGINES = {
     "an engine with the least of everything": """
@@ -72,7 +60,7 @@ _ENGINES = {
 
 @pytest.mark.parametrize("wish", _ENGINES)
 def test_engines_do_no_harm(wish: str) -> None:
-    child = run_child(_CONTEXT, _ENGINES[wish])
+    child = run_child(_ENGINES[wish])
     assert child.returncode == 0, child.stderr
 
 
