@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -325,10 +326,10 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         least = least if most is None else min(least, most)
         body = dialect.encode(decode(path_ids), branches, most, least)
         ended = 0
-        async with self.transport.events(dialect.path, body) as batches:
-            for each in branches:
-                each.set_state(BranchState.PROMPT)
-            request.publish()
+        for each in branches:
+            each.set_state(BranchState.PROMPT)
+        request.publish()
+        async with aclosing(self.transport.events(dialect.path, body)) as batches:
             async for batch in batches:
                 for event in (event for data in batch for event in dialect.parse(data)):
                     if not 0 <= event.branch < len(branches):

@@ -71,17 +71,27 @@ class Transport:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise unreadable(self.where, data) from None
 
-    @asynccontextmanager
-    async def events(self, path: str, body: Any) -> AsyncGenerator[AsyncGenerator[list[bytes]]]:
-        """Send a request for server-sent events; gives the data of those that came together, as a list.
+    async def events(self, path: str, body: Any) -> AsyncGenerator[list[bytes]]:
+        """Send a request for server-sent events; yield the data of those that came together, as a list.
 
-        Leaving before the end closes the connection, which ends the request over there. Raises RemoteError,
-        also while the events are read.
+        Closing it before the end closes the connection, which ends the request over there. Raises
+        RemoteError.
         """
         async with self._request("POST", path, body) as response:
             if response.headers.get("content-type", "").startswith("text/html"):
                 raise unreadable(self.where, b"<html>")
-            yield self._read_events(response)
+            rest = b""
+            async for chunk in response.aiter_bytes():
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _MOST:
+                    raise unreadable(self.where, rest)
+                for line in lines:
+                    # To pass over a line of no event might be to lose a token, and so might a spoilt end.
+                    if not _NO_EVENT.match(line.decode("utf-8", "replace")):
+                        raise unreadable(self.where, line)
+                data = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+                if events := list(filter(None, data)):
+                    yield events
 
     @asynccontextmanager
     async def _request(
@@ -96,21 +106,6 @@ class Transport:
                 yield response
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(self.where, error) from error
-
-    async def _read_events(self, response: httpx.Response) -> AsyncGenerator[list[bytes]]:
-        """Yield the data of events, of which each is one line. Raises RemoteError."""
-        rest = b""
-        async for chunk in response.aiter_bytes():
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _MOST:
-                raise unreadable(self.where, rest)
-            events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
-            for line in lines:
-                # To pass over a line of no event might be to lose a token, and so might a spoilt end of one.
-                if not _NO_EVENT.match(line.decode("utf-8", "replace")):
-                    raise unreadable(self.where, line)
-            if events := list(filter(None, events)):
-                yield events
 
     def notify(self, error: RemoteError, wait: float, attempt: int, most: int) -> None:
         """Tell the caller of an attempt that failed, and when the next one follows."""
