@@ -62,4 +62,4 @@ def test_branches_are_what_a_bare_loop_writes(kind: str) -> None:
     with Engine.load(path, OPTIONS) as engine, closing(BareLoop(path)) as bare:
         for branch in branches_of(engine, seed=1, n=2):
             equal, error, count = compare(bare, branch)
-            assert equal and error < 1e-3 and count == 6 * len(branch.ids)
+            assert equal and error < 1e-2 and count == 6 * len(branch.ids)

@@ -63,14 +63,3 @@ def test_who_comes_while_others_take_every_place_has_a_token_soon(
     assert steps_to_first_token(engine, small) <= FIRST_TOKEN
     finish(engine, small)
     drive(engine, lambda: sum(running(engine, *others)) == 16)  # and what gave way goes on
-
-
-def test_places_are_shared_evenly(engine: Engine) -> None:
-    first = ask(engine, "one", 16, 600)
-    drive(engine, lambda: running(engine, first) == [16])
-    second = ask(engine, "two", 16, 600)
-    drive(engine, lambda: sum(running(engine, second)) >= 7)
-    for _ in range(40):
-        engine.process()
-        assert sum(running(engine, first, second)) == 16
-        assert abs(running(engine, first)[0] - running(engine, second)[0]) <= 2
