@@ -22,7 +22,7 @@ from srbwriter.config.settings import Source
 from srbwriter.engine.cores import count_cores
 from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.parameters import OF_SAMPLING, OF_STOP, Parameter
 from srbwriter.engine.types import EngineOptions, ModelError, ModelInfo, Sampling, Stop, Together
 from srbwriter.engine.window import window_and_cells
 
@@ -38,21 +38,13 @@ T = TypeVar("T")
 
 
 def request_keys() -> tuple[Key[Any], ...]:
-    """Rows for the table of keys, made from the engine's own table of parameters.
+    """Rows for the table of keys, made from the fields of requests.
 
     Parameters without a flag make sense in a single request only, and get no row.
     """
     return tuple(
-        Key[Any](
-            name=f"{_SECTIONS[parameter.record]}.{parameter.name}",
-            kind=_kind(parameter),
-            default=parameter.default,
-            help=_phrase(parameter.help),
-            flags=parameter.flags,
-            minimum=parameter.minimum,
-            maximum=parameter.maximum,
-        )
-        for parameter in _configurable()
+        Key[Any](key_name(p), _kind(p), p.default, _phrase(p.help), p.flags, p.minimum, p.maximum)
+        for p in _configurable()
     )
 
 
@@ -66,13 +58,9 @@ _OWN = {keys.MAX_TOKENS.name, "sampling.seed"}
 
 def _configurable() -> list[Parameter]:
     return [
-        parameter
-        for parameter in PARAMETERS
-        if parameter.flags
-        and (parameter.kind in _KINDS or parameter.choices)
-        and f"{_SECTIONS.get(parameter.record)}.{parameter.name}" not in _OWN
-        and parameter.record in _SECTIONS
-    ]
+        p for p in (*OF_STOP, *OF_SAMPLING)
+        if p.flags and (p.kind in _KINDS or p.choices) and key_name(p) not in _OWN
+    ]  # fmt: skip
 
 
 def key_name(parameter: Parameter) -> str:
@@ -229,14 +217,10 @@ def _run(options: EngineOptions, cells: int) -> Run:
     from srbwriter.models.fit import DEFAULT_BATCH, Run
 
     value_type, flash = options.cache_type_v, options.flash_attn
-    return Run(
-        cells=cells,
-        key_type=options.cache_type_k,
-        value_type=value_type,
-        # as the engine computes on a processor; on a GPU less memory is needed
-        flash_attention=flash == "on" or (flash == "auto" and value_type not in ("f32", "f16", "bf16")),
-        batch=min(options.n_ubatch or DEFAULT_BATCH, options.n_batch or DEFAULT_BATCH),
-    )
+    # as the engine computes on a processor; on a GPU less memory is needed
+    attention = flash == "on" or (flash == "auto" and value_type not in ("f32", "f16", "bf16"))
+    batch = min(options.n_ubatch or DEFAULT_BATCH, options.n_batch or DEFAULT_BATCH)
+    return Run(cells, options.cache_type_k, value_type, attention, batch)
 
 
 def fit_options(
@@ -310,24 +294,22 @@ def measure_pace(branches: int, cores: int) -> Pace:
     return Pace(branches, alone, together)
 
 
+_SAME: tuple[Key[Any], ...] = (
+    keys.THREADS, keys.THREADS_BATCH, keys.GPU_LAYERS, keys.MAIN_GPU, keys.TENSOR_SPLIT, keys.MLOCK,
+    keys.MMAP, keys.FLASH_ATTN, keys.CACHE_TYPE_K, keys.CACHE_TYPE_V, keys.CONTROL_VECTOR_LAYERS,
+)  # fmt: skip
+"""Settings that have the name of their option."""
+
+
 def engine_options(settings: Values) -> EngineOptions:
     """Return how the model is to be run."""
     cache_ram = settings[keys.CACHE_RAM]
     return EngineOptions(
+        **{key.name.removeprefix("model."): settings[key] for key in _SAME},
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
         n_ubatch=settings[keys.UBATCH_SIZE],
-        threads=settings[keys.THREADS],
-        threads_batch=settings[keys.THREADS_BATCH],
-        gpu_layers=settings[keys.GPU_LAYERS],
-        main_gpu=settings[keys.MAIN_GPU],
-        tensor_split=settings[keys.TENSOR_SPLIT],
-        mlock=settings[keys.MLOCK],
-        mmap=settings[keys.MMAP],
         numa=settings[keys.NUMA] or "",
-        flash_attn=settings[keys.FLASH_ATTN],
-        cache_type_k=settings[keys.CACHE_TYPE_K],
-        cache_type_v=settings[keys.CACHE_TYPE_V],
         host_bytes=None if cache_ram is None else cache_ram << 20,
         disk_dir=str(paths.states_dir()) if settings[keys.CACHE_DISK] else None,
         disk_bytes=settings[keys.CACHE_DISK] << 20,
@@ -335,7 +317,6 @@ def engine_options(settings: Values) -> EngineOptions:
         max_branches=settings[keys.MAX_N],
         lora=scaled_files(settings[keys.LORA]),
         control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
-        control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
         pooling=settings[keys.POOLING] or "",
     )
 

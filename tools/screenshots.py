@@ -26,12 +26,11 @@ from srbwriter.config.settings import Setting  # noqa: E402
 from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
-from srbwriter.session.autorun import Autorun  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.session.steering import Steering  # noqa: E402
+from srbwriter.session.wishes import ask_wish  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
-from srbwriter.tui.dialogs.ask import Ask  # noqa: E402
 
 SEED = 11
 OPENING = (
@@ -166,11 +165,11 @@ async def not_shown(pilot: Pilot[None], app: App) -> None:
 
 async def wishes(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 40)
-    app.session.wishes.ask("more rain")
+    ask_wish(app.session, "more rain")
     await until(lambda: app.session.round is not None and bool(app.session.round.branches))
     await until(lambda: all(len(branch.ids) > 30 for branch in app.session.round.branches))  # type: ignore[union-attr]
     app.write_screen.pump.flush()
-    app.session.wishes.ask("from her view", 2)
+    ask_wish(app.session, "from her view", 2)
     await until(lambda: len(app.session.round.branches[2].ids) > 30)  # type: ignore[union-attr]
     app.write_screen.choose_pane()
     app.write_screen.pump.flush()
@@ -184,18 +183,6 @@ async def rewriting(pilot: Pilot[None], app: App) -> None:
     instrument = Rewriting.of(app.session)
     await until(lambda: instrument.variants is not None and instrument.variants.done)
     await asyncio.sleep(0.3)
-
-
-async def autorun(pilot: Pilot[None], app: App) -> None:
-    session = app.session
-    session.stop = replace(session.stop, max_tokens=48)
-    await write(pilot, app, 40)
-    app.write_screen.run("autorun")
-    await until(lambda: isinstance(app.screen, Ask))
-    await pilot.press("enter")
-    await until(lambda: Autorun.of(session).run is not None and Autorun.of(session).run.done == 2)  # type: ignore[union-attr]
-    await until(lambda: all(len(branch.ids) > 30 for branch in session.round.branches))  # type: ignore[union-attr]
-    app.write_screen.pump.flush()
 
 
 async def steering(pilot: Pilot[None], app: App) -> None:
@@ -223,7 +210,6 @@ SHOTS = (
     Shot("loops", loops, (120, 36), text=REFRAIN),
     Shot("wishes", wishes),
     Shot("rewriting", rewriting, (120, 36)),
-    Shot("autorun", autorun, theme="midnight-ink"),
     Shot("steering", steering),
     Shot("reading", reading, (100, 30), "linen"),
     Shot("tokens", tokens),

@@ -127,12 +127,12 @@ def _code(error: Exception) -> Exit | None:
     from srbwriter.formats import FormatError
     from srbwriter.models.files import ModelsError
     from srbwriter.story import StoryError
-    from srbwriter.story.model import DraftError
+    from srbwriter.story.model import DraftError, Refused
 
     match error:
         case Failure():
             return error.code
-        case ConfigError():
+        case ConfigError() | Refused():
             return Exit.USAGE
         case ModelError() | ModelsError():
             return Exit.MODEL

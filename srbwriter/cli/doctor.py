@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +26,7 @@ from srbwriter.config import ConfigError, Settings, Table, keys
 from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Device, device_words, gpus
 from srbwriter.engine.types import ModelError
-from srbwriter.models import ModelsError, free_memory, local_models, memory, memory_budget, size_words
+from srbwriter.models import ModelsError, free_memory, local_models, memory, size_words
 from srbwriter.version import __version__
 
 ROOT = Path("/")
@@ -36,11 +36,9 @@ PROBE_SECONDS, PROGRAM_SECONDS = 60, 15
 LEAST_MEMORY, LEAST_SPACE = 512_000_000, 100_000_000  # bytes that should be free
 LLAMA = "llama-cpp-python"
 
-_MARKS = {"ok": "ok  ", "note": "note", "care": "CARE"}
-
 
 class Finding(NamedTuple):
-    """One sentence with a state: ok, note (worth knowing), or care. ``cure`` is a command, or part of it."""
+    """One sentence with a state: ok, note (worth knowing), or care. ``cure`` is a command."""
 
     state: Literal["ok", "note", "care"]
     words: str
@@ -71,13 +69,10 @@ def run_doctor(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     report: list[dict[str, Any]] = []
     care = 0
-    for name, check, cure in CHECKS:
+    for name, check in CHECKS.items():
         found: list[Finding] = []
         try:
-            found += (
-                one if one.state == "ok" else one._replace(cure=cure.format(one.cure))
-                for one in check(settings)
-            )
+            found += check(settings)
         except NoNative as error:
             found.append(Finding("care", str(error), error.cure))
         except Exception as error:  # a check that fails is a finding too, and does not stop the others
@@ -86,15 +81,14 @@ def run_doctor(arguments: argparse.Namespace, settings: Settings) -> int:
         report.append({"name": name, "findings": [finding._asdict() for finding in found]})
         if not arguments.json:
             print(name)
-            for finding in found:
-                print(f"  {_MARKS[finding.state]}  {plain(finding.words)}")
-                if finding.cure:
-                    print(f"          {plain(finding.cure)}", flush=True)
+            for state, words, cure in found:
+                print(f"  {state.upper() if state == 'care' else state:<4}  {plain(words)}")
+                if cure:
+                    print(f"          {plain(cure)}", flush=True)
     if arguments.json:
         print(document({"version": __version__, "care": care, "checks": report}))
     else:
-        things = "1 thing needs" if care == 1 else f"{care} things need"
-        print(f"\n{things} care." if care else "\nNothing needs care.")
+        print(f"\n{care} thing{'s' * (care > 1)} to care for." if care else "\nNothing needs care.")
     return Exit.ERROR if care else Exit.OK
 
 
@@ -127,11 +121,6 @@ def _native() -> dict[str, Any]:
     return answer
 
 
-def _devices() -> list[Device]:
-    """Return the devices of llama.cpp. Raises NoNative."""
-    return [Device(**row) for row in _native()["devices"]]
-
-
 def pip() -> str:
     """Return the command for pip of the running Python."""
     found = shutil.which("pip")
@@ -141,57 +130,38 @@ def pip() -> str:
 
 def reinstall(option: str = "") -> str:
     """Return the command that builds llama.cpp again on this machine, with an option of CMake."""
-    named = [line.partition("==")[2] for line in _requirements() if line.startswith(f"{LLAMA}==")]
-    pinned = named[0].strip() if named else version(LLAMA)
-    command = f"{pip()} install --force-reinstall --no-cache-dir --no-binary {LLAMA} {LLAMA}=={pinned}"
+    pinned = next((line for line in requires("srbwriter") or () if line.startswith(LLAMA)), LLAMA)
+    command = f"{pip()} install --force-reinstall --no-cache-dir --no-binary {LLAMA} {pinned}"
     return f'CMAKE_ARGS="-D{option}=on" {command}' if option else command
 
 
-def _requirements() -> list[str]:
-    """Return the requirements of this program, such as ``textual==8.2.8``; empty if unknown."""
-    try:
-        lines = [line for line in requires("srbwriter") or [] if "extra ==" not in line]
-    except PackageNotFoundError:
-        return []
-    return [line.partition(";")[0].strip() for line in lines]
-
-
-def check_versions(_: Settings) -> Iterator[Finding]:
+def check_machine(_: Settings) -> Iterator[Finding]:
     yield Finding("ok", f"srbwriter {__version__}, Python {platform.python_version()}, {platform.platform()}")
-    for line in _requirements():
-        name, wanted = re.split(r"[^\w.-]", line, maxsplit=1)[0], line.partition("==")[2]
-        try:
-            if wanted and (installed := version(name)) != wanted:
-                words = f"{name} is {installed}; srbwriter is written for {wanted}"
-                yield Finding("care", words, shlex.quote(line))
-        except PackageNotFoundError:
-            yield Finding("care", f"the package {name} is missing", shlex.quote(line))
-
-
-def check_llama(_: Settings) -> Iterator[Finding]:
-    build = _native()["build"]
-    backends = ", ".join(build["backends"]) or "none"
-    yield Finding("ok", f"{LLAMA} {build['binding']}, ggml {build['ggml']}, backends: {backends}")
-    if _native()["amx_broken"]:
-        words = "the compiler that built llama.cpp has a fault in AMX code; by clang or GCC 14 it is faster"
-        yield Finding("note", words, f"CC=clang CXX=clang++ {reinstall()}")
+    words = f"{size_words(free_memory())} of {size_words(memory())} of memory free"
+    if free_memory() >= LEAST_MEMORY:
+        yield Finding("ok", words)
+    else:
+        yield Finding("care", f"{words}: too little for a model", "ps -Ao rss,pid,comm | sort -rn | head")
 
 
 _NEEDED = {"avx": "AVX", "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "asimddp": "DOTPROD"}
 """Processor features without which llama.cpp is several times slower: name in Linux, name in llama.cpp."""
 
 
-def check_processor(_: Settings) -> Iterator[Finding]:
+def check_llama(_: Settings) -> Iterator[Finding]:
+    """How llama.cpp was built, and whether it uses what this processor has."""
+    build = _native()["build"]
+    backends = ", ".join(build["backends"]) or "none"
+    yield Finding("ok", f"{LLAMA} {build['binding']}, ggml {build['ggml']}, backends: {backends}")
+    used = set(re.findall(r"(\w+) = 1", build["features"]))
     there = set(re.findall(r"\w+", _read(ROOT / "proc/cpuinfo")))
-    used = set(re.findall(r"(\w+) = 1", _native()["build"]["features"]))
-    yield Finding("ok", f"llama.cpp uses {', '.join(sorted(used)) or 'no special features'}")
     if missing := [ours for theirs, ours in _NEEDED.items() if theirs in there and ours not in used]:
         words = f"llama.cpp was built without {', '.join(missing)}, which this processor has: it is slow"
-        yield Finding("care", words)
+        yield Finding("care", words, reinstall("GGML_NATIVE"))
 
 
 def check_gpus(settings: Settings) -> Iterator[Finding]:
-    used = gpus(_devices())
+    used = gpus([Device(**row) for row in _native()["devices"]])
     for device in used:
         words = f"{device.product}: {size_words(device.free)} of {size_words(device.total)} free"
         yield Finding("ok", f"{words}, used through {device.name}")
@@ -226,14 +196,6 @@ def _seen_gpus() -> list[tuple[str, str]]:
     return found
 
 
-def check_memory(_: Settings) -> Iterator[Finding]:
-    words = f"{size_words(free_memory())} of {size_words(memory())} free"
-    if free_memory() < LEAST_MEMORY:
-        yield Finding("care", f"{words}: too little for a model; end what takes most of it")
-    else:
-        yield Finding("ok", words)
-
-
 # ---- files
 
 
@@ -257,16 +219,9 @@ def check_folders(_: Settings) -> Iterator[Finding]:
         "copies, logs and locks": paths.state_dir(), "cached model states": paths.cache_dir(),
     }.items():  # fmt: skip
         place = next(above for above in (folder, *folder.parents) if above.exists())
-        mode, mine, here = place.stat().st_mode, place.stat().st_uid == os.geteuid(), shown(place)
-        free = shutil.disk_usage(place).free
-        if not place.is_dir():
-            words = f"{here} is a file, but the folder for {what} belongs there"
-            yield Finding("care", words, f"mv {here} {here}.old")
-        elif mine and mode & 0o700 != 0o700:
-            yield Finding("care", f"{here} cannot be written by its owner ({what})", f"chmod u+rwx {here}")
-        elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-            words = f"{here} belongs to another user, or is on a read-only disk ({what})"
-            yield Finding("care", words, f'sudo chown -R "$(id -un)" {here}')
+        here, free, mode = shown(place), shutil.disk_usage(place).free, place.stat().st_mode
+        if not place.is_dir() or not os.access(place, os.R_OK | os.W_OK | os.X_OK) or mode & 0o700 != 0o700:
+            yield Finding("care", f"{here} cannot be written ({what})", f"chmod u+rwx {here}; ls -ld {here}")
         elif place == folder and what != "models" and mode & 0o007 and not folder.is_symlink():
             yield Finding("care", f"other users can read {here} ({what})", f"chmod 700 {here}")
         elif free < LEAST_SPACE:
@@ -293,10 +248,8 @@ def check_model(settings: Settings) -> Iterator[Finding]:
         }
         yield Finding("care", str(error), cures.get(settings.source(keys.MODEL), "srbwriter models"))
         return
-    try:
-        devices = _devices()
-    except NoNative:  # another check says so
-        devices = []
+    answer = ask_llama()  # another check says that it does not answer
+    devices = [] if isinstance(answer, NoNative) else [Device(**row) for row in answer["devices"]]
     if placement := launch.placement_of(path, launch.engine_options(settings), devices):
         where = device_words(devices, placement.gpu_layers, placement.layers - 1)
         words = f"in use is {path.stem}: it runs on {where}, with a context of {placement.window} tokens"
@@ -304,41 +257,11 @@ def check_model(settings: Settings) -> Iterator[Finding]:
         for note in placement.notes:
             smaller = f"srbwriter models use {bundled_model().stem}"
             yield Finding("note" if placement.fits else "care", note, "" if placement.fits else smaller)
-
-
-def check_models(settings: Settings) -> Iterator[Finding]:
     for model in local_models():
         if model.problem:
-            ours, name = model.place == "models folder", shown(model.path)
-            yield Finding("care" if ours else "note", f"{name}: {model.problem}", name)
-        else:
-            need = launch.model_need(settings, model.header, model.size)
-            verdict = need.verdict(memory(), memory_budget())
-            yield Finding("ok", f"{model.name} ({size_words(model.size)}): {verdict}")
-
-
-def check_stories(_: Settings) -> Iterator[Finding]:
-    """Whether every page and checksum is sound, in the library and of stories opened lately."""
-    from srbwriter.cli.stories import known_stories
-    from srbwriter.story import Story, StoryError
-    from srbwriter.story.backup import backups
-    from srbwriter.story.check import check
-
-    found = known_stories()
-    for path in found:
-        cure = f"srbwriter open {shown(path)}"
-        try:
-            report = check(path)
-            if report.sound:
-                continue
-            problem = f"{shown(path)} is damaged: {report.damage or '; '.join(report.problems)}"
-            with Story.open(path, readonly=True) as story:
-                if backups(story.backup_folder(paths.backup_dir())):
-                    cure = f"srbwriter backup restore {shown(path)}"
-        except StoryError as error:
-            problem = str(error)
-        yield Finding("care", problem, cure)
-    yield Finding("ok", f"stories: {len(found)}")
+            ours = model.place == "models folder"
+            words = f"{shown(model.path)}: {model.problem}"
+            yield Finding("care" if ours else "note", words, f"rm {shown(model.path)}")
 
 
 def shown(path: Path) -> str:
@@ -366,16 +289,11 @@ def _output(*command: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-CHECKS: tuple[tuple[str, Callable[[Settings], Iterable[Finding]], str], ...] = (
-    ("versions", check_versions, f"{pip()} install {{}}"),
-    ("llama.cpp", check_llama, "{}"),
-    ("processor", check_processor, reinstall("GGML_NATIVE")),
-    ("GPUs", check_gpus, "{}"),
-    ("memory", check_memory, "ps -Ao rss,pid,comm | sort -rn | head"),
-    ("settings", check_settings, "{}"),
-    ("folders", check_folders, "{}"),
-    ("model", check_model, "{}"),
-    ("models", check_models, "rm {}"),
-    ("stories", check_stories, "{}"),
-)
-"""The name of each check, the check, and its cure, in which ``{}`` is what the finding names."""
+CHECKS: dict[str, Callable[[Settings], Iterable[Finding]]] = {
+    "this machine": check_machine,
+    "llama.cpp": check_llama,
+    "GPUs": check_gpus,
+    "settings": check_settings,
+    "folders": check_folders,
+    "model": check_model,
+}

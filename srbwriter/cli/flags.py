@@ -6,26 +6,12 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.config import Key, Table, keys
 from srbwriter.config.keys import RETIRED, SECTIONS
 from srbwriter.config.kinds import ADDRESS, SWITCH, TEXTS
-
-REFUSED = {
-    ("--lora-base",): (
-        "llama.cpp no longer takes a base model for LoRA; apply the adapter to the model it was trained on"
-    ),
-    ("--grp-attn-n", "-gan", "--grp-attn-w", "-gaw"): (
-        "self-extend moves cached cells, and branches share theirs; "
-        "use a model with a longer context, and --ctx-size"
-    ),
-    ("--mmproj", "-mm", "--mmproj-url", "-mmu"): (
-        "this program reads text only, so a projector for images or sound has nothing to do; leave it out"
-    ),
-}
-"""Flags of llama.cpp that are refused rather than ignored, with the reason."""
 
 OTHER_SPELLINGS = {
     "--slots-endpoint-disable": ("server.slots", False),
@@ -36,13 +22,38 @@ OTHER_SPELLINGS = {
 MEANINGLESS = ("--cont-batching", "-cb", "--no-mmproj")
 """Flags of llama-server for behaviour that is always on here."""
 
-REMARKS = {
-    ("--no-cont-batching", "-nocb"): (0, "requests of all clients are always batched"),
-    ("--threads-http",): (1, "one event loop serves every connection; the number is not used"),
-    ("--embedding", "--embeddings"): (0, "requests for embeddings are always answered, beside all others"),
-    ("--rerank", "--reranking"): (0, "texts are not ranked here; llama-server does that"),
-}
-"""Flags of llama-server that are accepted without effect: their values, and the message about each."""
+
+class Foreign(NamedTuple):
+    """Flags of llama.cpp that set nothing: refused, or with ``values`` after them accepted with a message."""
+
+    flags: tuple[str, ...]
+    words: str
+    values: int | None = None
+
+
+FOREIGN = (
+    Foreign(
+        ("--lora-base",),
+        "llama.cpp no longer takes a base model for LoRA; apply the adapter to the model it was trained on",
+    ),
+    Foreign(
+        ("--grp-attn-n", "-gan", "--grp-attn-w", "-gaw"),
+        "self-extend moves cached cells, and branches share theirs; use a model with a longer context, and "
+        "--ctx-size",
+    ),
+    Foreign(
+        ("--mmproj", "-mm", "--mmproj-url", "-mmu"),
+        "this program reads text only, so a projector for images or sound has nothing to do; leave it out",
+    ),
+)
+FOREIGN_OF_SERVERS = (
+    Foreign(("--no-cont-batching", "-nocb"), "requests of all clients are always batched", 0),
+    Foreign(("--threads-http",), "one event loop serves every connection; the number is not used", 1),
+    Foreign(
+        ("--embedding", "--embeddings"), "requests for embeddings are always answered, beside all others", 0
+    ),
+    Foreign(("--rerank", "--reranking"), "texts are not ranked here; llama-server does that", 0),
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -122,7 +133,7 @@ _LAYERS = keys.CONTROL_VECTOR_LAYERS.flags
 def add_actions(target: argparse.ArgumentParser) -> Callable[..., argparse.ArgumentParser]:
     """Return what adds an action to a command: its name, a one-line summary, and more for ``--help``.
 
-    The one that was chosen is ``arguments.action``, as in ``srbwriter models add``.
+    The one that was chosen is ``arguments.action``, as in ``srbwriter models use``.
     """
     group = target.add_subparsers(
         dest="action", metavar="ACTION", title="actions, each with a --help", parser_class=Parser
@@ -156,14 +167,12 @@ def add_keys(
         if name in table and table[name].section in sections:
             target.add_argument(flag, dest=name, action="store_const", const=value, **hidden)
     target.add_argument(*MEANINGLESS, action="store_true", help=argparse.SUPPRESS)
-    remarks = [(flags, *remark) for flags, remark in REMARKS.items() if "server" in sections]
-    remarks += [
-        (row.flags, row.values, row.notice) for row in RETIRED if row.flags and row.section in sections
-    ]
-    for flags, values, words in remarks:
-        target.add_argument(*flags, dest="remarks", action=_Say, nargs=values, const=words, **hidden)
-    for flags, reason in REFUSED.items():
-        target.add_argument(*flags, dest="problems", action=_Say, nargs="?", const=reason, **hidden)
+    retired = (Foreign(row.flags, row.notice, row.values) for row in RETIRED if row.section in sections)
+    of_servers = FOREIGN_OF_SERVERS if "server" in sections else ()
+    for flags, words, values in (*FOREIGN, *of_servers, *retired):
+        if flags:
+            dest, nargs = ("problems", "?") if values is None else ("remarks", values)
+            target.add_argument(*flags, dest=dest, action=_Say, nargs=nargs, const=words, **hidden)
 
 
 def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
@@ -172,20 +181,14 @@ def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
 
 
 def _add_key(group: Any, key: Key[Any]) -> None:
-    words = key.help + (f": {', '.join(key.kind.choices)}" if key.kind.choices else "")
-    default = key.default
+    words, default = key.help + (f": {', '.join(key.kind.choices)}" if key.kind.choices else ""), key.default
     if default not in (None, (), ""):
-        shown = "yes" if default is True else "no" if default is False else str(default)
-        if isinstance(default, float):
-            shown = f"{default:g}"
-        elif isinstance(default, tuple):
+        shown = {True: "yes", False: "no"}.get(default) if isinstance(default, bool) else str(default)
+        if isinstance(default, tuple):
             shown = " ".join(map(repr, cast("tuple[Any, ...]", default)))
         words += f" (default {shown})"
-    options: dict[str, Any] = {
-        "dest": key.name,
-        "default": argparse.SUPPRESS,
-        "help": words.replace("%", "%%"),
-    }
+    options: dict[str, Any] = {"dest": key.name, "default": argparse.SUPPRESS}
+    options["help"] = words.replace("%", "%%")
     if key.kind is SWITCH:
         group.add_argument(*key.flags, action=argparse.BooleanOptionalAction, **options)
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +28,6 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     shown = actions("info", "print the properties of a model")
     shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
     add_keys(shown, table, ("model",))
-    added = actions("add", "put a model file into the models folder")
-    added.add_argument("file", metavar="FILE", type=Path, help="a GGUF file; parts of it come along")
-    added.add_argument("--link", action="store_true", help="leave the file where it is and link to it")
     used = actions("use", "write with a model from now on")
     used.add_argument("name", metavar="NAME", help="a name of the list, or a file")
     actions("forget", "write with the bundled model again")
@@ -52,8 +48,7 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     pulled.add_argument("--list", action="store_true", help="list the files, and fetch nothing")
     for target in (parser, listed, shown, recommended):  # a flag before the action holds too
         target.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print it as JSON")
-    for target in (added, pulled):
-        target.add_argument("--use", action="store_true", help="write with it from now on")
+    pulled.add_argument("--use", action="store_true", help="write with it from now on")
 
 
 def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -61,9 +56,8 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
     List the models of this machine, choose one, and get others.
 
       srbwriter models                                     list them: size, context, memory
-      srbwriter models add ~/Downloads/novelist.gguf       copy a file into the models folder
       srbwriter models info novelist                       what it can do, and what memory it takes
-      srbwriter models use novelist                        write with it from now on
+      srbwriter models use ~/Downloads/novelist.gguf       write with it from now on
       srbwriter models forget                              write with the bundled one again
       srbwriter models recommended                         the free model for this machine, and others
       srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
@@ -72,10 +66,6 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
     match arguments.action:
         case "info":
             _info(arguments.name, settings, as_json=arguments.json)
-        case "add":
-            from srbwriter.models import add
-
-            _added(add(expanded(arguments.file), link=arguments.link), settings, use=arguments.use)
         case "use":
             from srbwriter.models import read_header
 
@@ -106,34 +96,34 @@ def _list(settings: Settings, *, as_json: bool) -> None:
     except (ModelError, ConfigError) as error:
         say(str(error))
     rows: list[dict[str, Any]] = []
+    table = [("", "name", "size", "context", "memory", "here", "from")]
     for model in local_models():
-        need = launch.model_need(settings, model.header, model.size)
+        header, need = model.header, launch.model_need(settings, model.header, model.size)
+        verdict = need.verdict(memory, budget) if header else "unusable"
+        used = model.path.resolve() == in_use
         rows.append({
             "name": model.name,
             "path": str(model.path),
             "place": model.place,
             "size": model.size,
             "quantisation": model.quantisation,
-            "architecture": model.header.architecture if model.header else "",
-            "context": model.header.context if model.header else 0,
-            "memory": need.total if model.header else None,
-            "verdict": need.verdict(memory, budget) if model.header else "unusable",
-            "in_use": model.path.resolve() == in_use,
+            "architecture": header.architecture if header else "",
+            "context": header.context if header else 0,
+            "memory": need.total if header else None,
+            "verdict": verdict,
+            "in_use": used,
             "problem": model.problem,
         })  # fmt: skip
+        context, needed = (str(header.context or ""), size_words(need.total)) if header else ("", "")
+        mark, size = "*" * used, size_words(model.size)
+        table.append((mark, model.name, size, context, needed, verdict, model.place))
     if as_json:
         print(document(rows))
         return
-    table = [("", "name", "size", "context", "memory", "here", "from")]
+    print(columns(table, right=(2, 3, 4)))
     for row in rows:
-        needed = size_words(row["memory"]) if row["memory"] is not None else ""
-        mark, context = "*" if row["in_use"] else "", str(row["context"] or "")
-        table.append(
-            (mark, row["name"], size_words(row["size"]), context, needed, row["verdict"], row["place"])
-        )
         if row["problem"]:
             say(f"{row['path']}: {row['problem']}")
-    print(columns(table, right=(2, 3, 4)))
     say(f"* is in use; this machine has {size_words(memory)} of memory, {size_words(free)} free")
     if in_use is not None and not any(row["in_use"] for row in rows):
         say(f"in use is {in_use}")
@@ -197,24 +187,15 @@ def _info(name: str | None, settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print(document(facts))
         return
-    words = {"parameters": count_words, "size": size_words, "memory_needed": size_words}
-    rows: list[tuple[str, str]] = []
-    for name, fact in facts.items():
-        plain = "yes" if fact is True else "no" if fact is False else fact
-        text = f"{plain:,}" if isinstance(plain, int) else str(plain)
-        rows.append((name.replace("_", " "), words[name](fact) if name in words else text))
-    print(columns(rows))
+    facts |= {"parameters": count_words(facts["parameters"]), "size": size_words(facts["size"])}
+    facts["memory_needed"] = size_words(facts["memory_needed"])
+    shown = {
+        name: "yes" if fact is True else "no" if fact is False else f"{fact:,}" if type(fact) is int else fact
+        for name, fact in facts.items()
+    }
+    print(columns([(name.replace("_", " "), text) for name, text in shown.items()]))
     for note in notes:
         say(note)
-
-
-def _added(file: Path, settings: Settings, *, use: bool) -> None:
-    """Print the path of a new model to standard output, and use the model or say how."""
-    print(file)
-    if use:
-        _remember(file, settings)
-    else:
-        say(f"to write with it: srbwriter models use {file.name}")
 
 
 def _remember(file: Path | None, settings: Settings) -> None:
@@ -254,7 +235,11 @@ def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
         say(f"this machine has {size_words(memory())}; {advice}")
     with progress_shown() as progress:
         file = pull.fetch(plan, progress)
-    _added(file, settings, use=arguments.use)
+    print(file)
+    if arguments.use:
+        _remember(file, settings)
+    else:
+        say(f"to write with it: srbwriter models use {file.name}")
 
 
 def fetch_named_model(settings: Settings) -> None:
@@ -268,25 +253,20 @@ def fetch_named_model(settings: Settings) -> None:
 def progress_shown() -> Generator[Progress]:
     """Show download progress on standard error: a bar on a terminal, else a line every ten percent."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn
+    from rich.progress import DownloadColumn, Progress, TaskID, TimeRemainingColumn, TransferSpeedColumn
 
-    from srbwriter.models import TransferMeter
-
-    looks = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[moment]}")
     on_terminal = sys.stderr.isatty()
-    tasks: dict[str, tuple[TaskID, TransferMeter]] = {}
+    looks = "{task.description}", DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    tasks: dict[str, TaskID] = {}
     tenths: dict[str, int] = {}
-    with Progress(*looks, console=Console(stderr=True), disable=not on_terminal) as bars:
+    with Progress(*looks, console=Console(stderr=True, markup=False), disable=not on_terminal) as bars:
 
         def progress(name: str, done: int, total: int, /) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total or None, moment=""), TransferMeter()
-            task, meter = tasks[name]
-            moment, tenth = meter.record(done, total, time.monotonic()), 10 * done // total if total else 0
-            bars.update(task, completed=done, total=total or None, moment=str(moment))
-            if not on_terminal and tenth > tenths.get(name, -1):
+            task = tasks[name] if name in tasks else tasks.setdefault(name, bars.add_task(name))
+            bars.update(task, completed=done, total=total or None)
+            if total and not on_terminal and (tenth := 10 * done // total) > tenths.get(name, -1):
                 tenths[name] = tenth
-                say(f"{name}: {10 * tenth} % ({moment})")
+                say(f"{name}: {10 * tenth} %")
 
         try:
             yield progress

@@ -6,13 +6,12 @@ None of these commands needs a model or a screen.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -24,7 +23,7 @@ from srbwriter.config import Settings, Table
 from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
-from srbwriter.story.model import Refused, counted
+from srbwriter.story.model import counted
 from srbwriter.story.store import SUFFIX
 
 if TYPE_CHECKING:
@@ -49,26 +48,15 @@ def opened(path: Path, title: str) -> None:
     recents().add(path, title, time.time())
 
 
-def known_stories() -> list[Path]:
-    """Return the files of the library, and those opened lately elsewhere."""
-    found = {path.resolve(): path for path in sorted(paths.library_dir().glob(f"*{SUFFIX}"))}
-    for recent in recents().all():
-        found.setdefault(recent.path.resolve(), recent.path)
-    return list(found.values())
-
-
 def _looks_like_a_path(named: str) -> bool:
     return named.endswith(SUFFIX) or Path(named).name != named
 
 
 def find_story(named: str) -> Path:
-    """Return the file of the existing story called ``named``.
+    """Return the file of the existing story called ``named``. Raises Failure.
 
-    Args:
-        named: a path, a file name without suffix, a title, or the start of a word that is in one title only;
-            case does not matter.
-
-    Raises Failure.
+    ``named`` is a path, a file name without suffix, a title, or the start of a word that is in one title
+    only; case does not matter.
     """
     if not named.strip():
         raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
@@ -76,15 +64,11 @@ def find_story(named: str) -> Path:
     _refuse_model(path)
     if path.is_file():
         return path
-    if path.is_dir() and _looks_like_a_path(named):
-        raise Failure(f"{path}: is a folder — name a story in it", Exit.USAGE)
     if _looks_like_a_path(named):
-        what = "is a pipe or a device — name a story, which is a file"
-        missing = "there is no such file — `srbwriter list` shows those there are"
-        raise Failure(f"{path}: {what if path.exists() else missing}", Exit.USAGE)
-    direct = paths.library_dir() / f"{named}{SUFFIX}"
-    if direct.is_file():
-        return direct
+        problem = "there is no such file — `srbwriter list` shows those there are"
+        if path.exists():
+            problem = "is a folder, a pipe or a device — name a story, which is a file"
+        raise Failure(f"{path}: {problem}", Exit.USAGE)
     stories = files.known(paths.library_dir(), recents())
     matching = best_named(named.casefold(), [(story.path, story.title, story.path) for story in stories])
     if len(matching) > 1:
@@ -97,11 +81,9 @@ def find_story(named: str) -> Path:
 
 
 def best_named(wanted: str, named: Iterable[tuple[T, str, Path]]) -> list[T]:
-    """Return the items with exactly this title or file name, or those with a title word that starts with it.
+    """Return the items of this title or file name, else those with a title word that starts with it.
 
-    Args:
-        wanted: a name in lower case.
-        named: each item with its title and the path of its file.
+    ``wanted`` is in lower case; each item comes with its title and the path of its file.
     """
     rows = [(thing, title.casefold(), path.stem.casefold()) for thing, title, path in named]
     begun = re.compile(rf"\b{re.escape(wanted)}")
@@ -226,7 +208,7 @@ def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
     names = ("title", "author", "language")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given:
-        with Story.open(path) as story, _usage():
+        with Story.open(path) as story:
             story.set_properties(replace(story.properties, **given))
     with Story.open(path, readonly=True) as story:
         facts, damage = _facts(story), story.damage
@@ -238,15 +220,6 @@ def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
         print(plain(str(facts["title"] or path.stem)))
         print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
     return Exit.OK if damage is None else Exit.DAMAGED
-
-
-@contextlib.contextmanager
-def _usage() -> Generator[None]:
-    """Convert an error about an invalid title or language into a Failure with the usage exit code."""
-    try:
-        yield
-    except Refused as error:
-        raise Failure(str(error), Exit.USAGE) from error
 
 
 def _facts(story: Story) -> dict[str, Any]:
@@ -298,8 +271,7 @@ def run_rename(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     path = find_story(arguments.story).resolve()
     with Story.open(path) as story:
-        with _usage():
-            story.rename(arguments.title)
+        story.rename(arguments.title)
         title = story.title
     if path.parent == paths.library_dir().resolve() and not arguments.keep_file:
         target = library.free_path(path.parent, title)
@@ -354,11 +326,11 @@ def _find_format(name: str, forms: Sequence[Format | FolderFormat], verb: str) -
     """Return the format called ``name``. Raises Failure; ``verb`` is the purpose in the message."""
     from srbwriter import formats
 
-    for form in forms:
-        if form.name == formats.ALIASES.get(name, name):
-            return form
-    listed = ", ".join(form.name for form in forms)
-    raise Failure(f"no format to {verb} is called {name}; there are {listed}", Exit.USAGE)
+    known = {form.name: form for form in forms}
+    if (form := known.get(formats.ALIASES.get(name, name))) is None:
+        listed = ", ".join(known)
+        raise Failure(f"no format to {verb} is called {name}; there are {listed}", Exit.USAGE)
+    return form
 
 
 def _print_formats(forms: Sequence[Format | FolderFormat]) -> int:

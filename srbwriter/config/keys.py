@@ -242,10 +242,6 @@ SIBLINGS = Key[Siblings](
     "instruments.siblings", one_of(*get_args(Siblings), former={"stratified": "distinct"}), "distinct",
     "how the beginnings of branches differ: independent, or distinct (no two alike)", ("--siblings",),
 )
-RENEW_DUPLICATES = Key(
-    "instruments.renew_duplicates", SWITCH, True,
-    "write a branch again if it is nearly the same as another one and was not read yet",
-)
 LOOK_AHEAD = Key[LookAhead](
     "instruments.look_ahead", one_of(*get_args(LookAhead)), "focused",
     "next branches that are written while you read, so that a pick need not wait: after the chosen branch "
@@ -270,11 +266,14 @@ LOG_LEVEL = Key(
 class Retired(NamedTuple):
     """A setting of an earlier version, which is accepted with any value, without effect."""
 
-    section: str  # commands with the flags of this section take ``flags``, if there are any
-    flags: tuple[str, ...]
+    name: str  # ``section.key`` as in the TOML file; commands with the flags of its section take ``flags``
     why: str
-    name: str = ""  # ``section.key`` as in the TOML file; "" for a flag that was no setting
-    values: int = 0  # words that follow the flag
+    flags: tuple[str, ...] = ()
+    values: int = 1  # words that follow a flag
+
+    @property
+    def section(self) -> str:
+        return self.name.partition(".")[0]
 
     @property
     def notice(self) -> str:
@@ -282,40 +281,26 @@ class Retired(NamedTuple):
         return f"no effect any more, since {self.why}; leave it out"
 
 
+_LORA = ("--lora-init-without-apply", "--no-lora-init-without-apply")
+_ONE_MODEL = "a server has one model (examples/nginx.conf puts several at one port)"
+
+# fmt: off
 RETIRED: tuple[Retired, ...] = (
-    Retired("interface", (), "there is one set of keys, and [keys] changes it", "interface.keymap"),
-    Retired("interface", (), "TERM and COLORTERM say what the terminal has", "interface.colours"),
-    Retired("interface", (), "the story has two fifths of the window", "interface.split"),
-    Retired("interface", (), "words are not looked up in a list", "interface.spelling"),
-    Retired(
-        "model", ("--lora-init-without-apply", "--no-lora-init-without-apply"),
-        "LoRA adapters that are loaded are used for all text", "model.lora_init_without_apply",
-    ),
-    Retired(
-        "server", ("--ws-port",), "text-generation-webui's older WebSockets are not spoken", "server.ws_port",
-        values=1,
-    ),
-    Retired(
-        "sampling", ("--contrast",), "branches are not kept unlike their own text", "sampling.contrast",
-        values=1,
-    ),
-    Retired(
-        "instruments", ("--repulsion",), "siblings = distinct lets no two branches begin alike",
-        "instruments.repulsion", values=1,
-    ),
-    *(
-        Retired("instruments", (), "likely continuations are not searched", f"instruments.explore_{name}")
-        for name in ("cutoff", "multiplier", "depth", "beams", "ends")
-    ),
-    Retired(
-        "server", ("--models-max",), "a server has one model (examples/nginx.conf puts several at one port)",
-        "server.models_max", values=1,
-    ),
-    Retired(
-        "server", (), "a server has one model (examples/nginx.conf puts several at one port)",
-        "server.more_models",
-    ),
-)  # fmt: skip
+    Retired("interface.keymap", "there is one set of keys, and [keys] changes it"),
+    Retired("interface.colours", "TERM and COLORTERM say what the terminal has"),
+    Retired("interface.split", "the story has two fifths of the window"),
+    Retired("interface.spelling", "words are not looked up in a list"),
+    Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
+    Retired("server.ws_port", "text-generation-webui's older WebSockets are not spoken", ("--ws-port",)),
+    Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
+    Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
+    Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),
+    *(Retired(f"instruments.explore_{name}", "likely continuations are not searched")
+      for name in ("cutoff", "multiplier", "depth", "beams", "ends")),
+    Retired("server.models_max", _ONE_MODEL, ("--models-max",)),
+    Retired("server.more_models", _ONE_MODEL),
+)
+# fmt: on
 """Settings and flags of earlier versions. Names in [keys] need no entry: see ``settings``."""
 
 KEYS: tuple[Key[Any], ...] = tuple(

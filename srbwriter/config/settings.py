@@ -8,12 +8,12 @@ Uses a table of keys and the places of files; imports no face and no engine.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
-from srbwriter.config.document import read_document
 from srbwriter.config.keys import MAX_N, RETIRED, Key, N
 from srbwriter.config.kinds import PATH
 from srbwriter.demo import BUNDLED_VARIABLE
@@ -30,7 +30,7 @@ CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 NO_SETTINGS = frozenset({f"{_PREFIX}URL", f"{_PREFIX}KEY", BUNDLED_VARIABLE})
 """Variables that are no settings: those of clients, such as in ``examples/``, and the bundled model's."""
 
-_NOTICES = {row.name: row.notice for row in RETIRED if row.name}
+_NOTICES = {row.name: row.notice for row in RETIRED}
 _NO_COMMAND = "the write screen has no command of this name, so this has no effect; leave it out"
 
 
@@ -169,7 +169,7 @@ def _read_file(
         problems.append(f"{file}: cannot be read ({error.strerror}) — check its permissions")
         return {}
     found: dict[str, Setting] = {}
-    for name, value, place in read_document(file, data, problems):
+    for name, value, place in _values(file, data, problems):
         if name in _NOTICES:
             if source == "file":
                 notices.append(f"{place}: {name}: {_NOTICES[name]}")
@@ -188,6 +188,25 @@ def _read_file(
         else:
             problems.append(f"{place}: unknown key {name} — leave it out")
     return found
+
+
+def _values(file: Path, data: bytes, problems: list[str]) -> Iterator[tuple[str, Any, str]]:
+    """Yield the values of a file: the name, ``section.key`` or ``key``, the value, and its place."""
+    import tomllib
+
+    try:
+        text = data.decode("utf-8-sig")  # as Windows saves it
+        values = tomllib.loads(text)
+    except ValueError as error:
+        cure = 'write one KEY = VALUE a line, and texts in "quotes"'
+        problems.append(f"{file}: this is not TOML in UTF-8: {error} — {cure}")
+        return
+    for section, content in values.items():
+        entries = cast("dict[str, Any]", content) if isinstance(content, dict) else {"": content}
+        for leaf, value in entries.items():
+            said = re.search(rf"(?ms)^\s*\[{re.escape(section)}\].*?^\s*{re.escape(leaf)}\s*=", text)
+            line = f":{text.count(chr(10), 0, said.end()) + 1}" if said else ""
+            yield f"{section}.{leaf}".removesuffix("."), value, f"{file}{line}"
 
 
 def _read_environment(

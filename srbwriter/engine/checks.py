@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from . import limits
+from .fields import check_fields
 from .generation import Command
-from .parameters import PARAMETERS
 from .types import InvalidRequest, LimitExceeded, Request, Sampling, Stop
 from .verbs import VERBS
-
-_OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
-_OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
 
 
 def check_type(name: str, value: object, kind: type) -> None:
@@ -32,15 +29,18 @@ class RequestChecks:
 
     def check_request(self, request: Request) -> None:
         """Check everything but the prompt."""
-        for field, parameter in _OF_REQUEST.items():
-            parameter.check(getattr(request, field))
+        check_fields(request)
         if request.n > self.max_branches:
             raise LimitExceeded(request.n, self.max_branches)
         for sampling in limits.one_or_each("sampling", request.sampling, request.n):
             self.check_sampling(sampling, request)
         for stop in limits.one_or_each("stop", request.stop, request.n):
             self.check_stop(stop)
-        limits.check_takes(request.takes)
+        for take in request.takes:
+            try:
+                check_fields(take)
+            except InvalidRequest as error:
+                raise InvalidRequest("takes", str(error)) from None
         for field in ("next_ids", "begin", "without"):
             limits.check_ids(field, getattr(request, field), self.n_vocab)
         for field in ("next_logprobs", "next_ids"):
@@ -79,6 +79,5 @@ class RequestChecks:
     def check_stop(self, stop: Any) -> None:
         """Check a stop rule."""
         check_type("stop", stop, Stop)
-        for field, parameter in _OF_STOP.items():
-            parameter.check(getattr(stop, field))
+        check_fields(stop)
         limits.check_ids("stop_token_ids", stop.token_ids, self.n_vocab)

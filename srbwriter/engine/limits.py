@@ -1,8 +1,8 @@
 """Bounds of one request, and checks against them. No other module states such a bound.
 
 llama.cpp does not check a number: it allocates memory for a window of two thousand million tokens for every
-branch, and the system ends the process. Bounds of a single parameter are in its row of
-:mod:`srbwriter.engine.parameters`, made from these.
+branch, and the system ends the process. Bounds of a single parameter are at its field in
+:mod:`srbwriter.engine.types`, made from these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, cast
 
-from .types import FinishReason, InvalidRequest, OutOfRange, Take
+from .errors import InvalidRequest, OutOfRange
 
 TOKENS = 1_000_000
 """Most tokens that a branch may write, or a sampler look back; no context is larger."""
@@ -126,20 +126,6 @@ def as_id(name: str, token: Any) -> int:
         return operator.index(token)
     except TypeError:
         raise InvalidRequest(name, f"{reprlib.repr(token)} is not a token id") from None
-
-
-def check_takes(takes: Any) -> None:
-    """Raise InvalidRequest unless ``takes`` is a tuple of earlier attempts."""
-    for take in cast("tuple[Any, ...]", takes) if isinstance(takes, tuple) else (takes,):
-        if not isinstance(take, Take):
-            raise InvalidRequest("takes", f"{reprlib.repr(take)} is not a Take")
-        given: Any = take.text, take.ids, take.finish_reason
-        if not isinstance(given[0], str) or not isinstance(given[1], tuple | list):
-            raise InvalidRequest("takes", f"{reprlib.repr(given[:2])} is not a text and its token ids")
-        if not isinstance(given[2], FinishReason):
-            raise InvalidRequest("takes", f"{reprlib.repr(given[2])} is not a FinishReason")
-        for token in given[1]:
-            as_id("takes", token)
 
 
 def one_or_each(name: str, given: Any, n: int) -> tuple[Any, ...]:

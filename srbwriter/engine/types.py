@@ -1,15 +1,23 @@
 """The types of engine requests and answers.
 
-Frozen dataclasses only. Knows no llama.cpp, no story, no screen and no HTTP; all faces and backends use these
-types.
+What is asked are frozen structs, each field with its range, its help and its other names (:mod:`.fields`).
+Knows no llama.cpp, no story, no screen and no HTTP; all faces and backends use these types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, make_dataclass
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+
+from msgspec import Meta, Struct
+
+from . import limits
+from .errors import *  # noqa: F403 - all of them are found here, too
+from .errors import EngineError
+from .fields import knob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,64 +71,217 @@ Overflow = Literal["error", "truncate", "shift"]
 Together = Literal["independent", "distinct"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+_INT32 = 2**31 - 1
+_basic, _filter, _repeats = partial(knob, "basic"), partial(knob, "truncation"), partial(knob, "repetition")
+_dry, _other, _rule = partial(knob, "DRY"), partial(knob, "other samplers"), partial(knob, "constraint")
+_length, _request = partial(knob, "length"), partial(knob, "request")
+
+StopText: TypeAlias = Annotated[str, Meta(max_length=limits.STOP_CHARS)]
+Phrase: TypeAlias = Annotated[str, Meta(max_length=limits.PHRASE_CHARS)]
+Breaker: TypeAlias = Annotated[str, Meta(max_length=limits.BREAKER_CHARS)]
+Name: TypeAlias = Annotated[str, Meta(max_length=limits.LIST_CHARS)]
+
+
+class Sampling(Struct, frozen=True):
     """How one branch chooses its tokens. Names, meanings and defaults are llama.cpp's.
 
-    Ranges and help texts are in :data:`srbwriter.engine.parameters.PARAMETERS`; building a chain from values
-    outside them raises :class:`InvalidRequest`.
+    Building a chain from values out of range raises :class:`InvalidRequest`.
     """
 
-    temperature: float = 0.8  # 0 is greedy
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    typical_p: float = 1.0
-    top_n_sigma: float = -1.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = -1  # -1 is the whole context
-    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64  # -1 is the whole context
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    adaptive_target: float = -1.0
-    adaptive_decay: float = 0.9
-    min_keep: int = 0
-    infill: bool = False
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    banned_phrases: tuple[str, ...] = ()  # a branch goes back before one of these and takes another way
-    loop_guard: int = 0  # a branch goes back where a passage stands so often in a row; 0 is off
-    grammar: str | None = None  # GBNF
-    json_schema: str | None = None  # JSON text
-    regex: str | None = None
-    samplers: tuple[str, ...] | None = None  # order by name; None is the engine's own
-    seed: int | None = None  # None draws one
+    # fmt: off
+    temperature: Annotated[float, _basic(
+        "Temperature",
+        "How adventurous the words are: higher is more surprising, 0 always takes the likeliest token.",
+        0, 100, 0.05, aliases="temp", first=True, flags="--temperature --temp", elsewhere="llamacpp vllm",
+    )] = 0.8
+    dynatemp_range: Annotated[float, _basic(
+        "Dynamic temperature",
+        "Vary the temperature by up to this much: higher where many tokens are likely, lower where one is; "
+        "0 is off.", 0, 100, 0.05, flags="--dynatemp-range", elsewhere="llamacpp",
+    )] = 0.0
+    dynatemp_exponent: Annotated[float, _basic(
+        "Dynamic temperature exponent", "How steeply the temperature rises with the number of likely tokens.",
+        0, 10, 0.1, flags="--dynatemp-exp", elsewhere="llamacpp",
+    )] = 1.0
+    seed: Annotated[int, _basic(
+        "Seed", "The same seed, settings and number of branches give the same text.",
+        0, 2**64 - 1, 1, aliases="sampler_seed", flags="--seed -s",
+    )] | None = None  # None draws one
+    top_k: Annotated[int, _filter(
+        "Top k", "Choose among this many of the likeliest tokens; 0 is off.",
+        -1, _INT32, 5, flags="--top-k", elsewhere="llamacpp vllm",
+    )] = 40
+    top_p: Annotated[float, _filter(
+        "Top p (nucleus)",
+        "Choose among the likeliest tokens that together have this probability; 1 is off.",
+        0, 1, 0.01, flags="--top-p", elsewhere="llamacpp vllm",
+    )] = 0.95
+    min_p: Annotated[float, _filter(
+        "Min p", "Drop tokens less likely than this share of the likeliest one; 0 is off.",
+        0, 1, 0.01, first=True, flags="--min-p", elsewhere="llamacpp vllm",
+    )] = 0.05
+    typical_p: Annotated[float, _filter(
+        "Typical p",
+        "Prefer tokens that are about as surprising as expected, up to this total probability; 1 is off.",
+        0, 1, 0.01, aliases="typical typ_p", flags="--typical --typical-p", elsewhere="llamacpp",
+    )] = 1.0
+    top_n_sigma: Annotated[float, _filter(
+        "Top n sigma",
+        "Keep tokens whose logit is within this many standard deviations of the best; below 0 is off.",
+        -1, 100, 0.1, aliases="nsigma", flags="--top-nsigma --top-n-sigma", elsewhere="llamacpp",
+    )] = -1.0
+    xtc_probability: Annotated[float, _filter(
+        "XTC probability", "How often XTC drops the likeliest tokens, all but the last of them; 0 is off.",
+        0, 1, 0.05, flags="--xtc-probability", elsewhere="llamacpp",
+    )] = 0.0
+    xtc_threshold: Annotated[float, _filter(
+        "XTC threshold", "Tokens at least this likely can be dropped by XTC; above 0.5 is off.",
+        0, 1, 0.05, flags="--xtc-threshold", elsewhere="llamacpp",
+    )] = 0.1
+    min_keep: Annotated[int, _filter(
+        "Min candidates", "Tokens that are always left to choose from, whatever the filters drop.",
+        0, _INT32, 1, elsewhere="llamacpp",
+    )] = 0
+    repeat_penalty: Annotated[float, _repeats(
+        "Repetition penalty", "Makes tokens that have occurred less likely; 1 is off.", 0.01, 100, 0.05,
+        aliases="repetition_penalty rep_pen token_repetition_penalty_max", flags="--repeat-penalty",
+        elsewhere="llamacpp vllm=repetition_penalty",
+    )] = 1.0
+    repeat_last_n: Annotated[int, _repeats(
+        "Penalty range", "How many tokens back the penalties look; -1 is the whole context.",
+        -1, limits.TOKENS, 16, flags="--repeat-last-n",
+        aliases="repetition_penalty_range rep_pen_range penalty_range token_repetition_penalty_sustain",
+    )] = 64
+    frequency_penalty: Annotated[float, _repeats(
+        "Frequency penalty", "Lowers a token's logit by this each time it has occurred.",
+        -100, 100, 0.05, flags="--frequency-penalty", elsewhere="llamacpp vllm",
+    )] = 0.0
+    presence_penalty: Annotated[float, _repeats(
+        "Presence penalty", "Lowers a token's logit by this once it has occurred.",
+        -100, 100, 0.05, flags="--presence-penalty", elsewhere="llamacpp vllm",
+    )] = 0.0
+    dry_multiplier: Annotated[float, _dry(
+        "Repetition (DRY)", "How strongly DRY avoids repeated phrases, such as 0.8; 0 is off.",
+        0, 100, 0.05, first=True, flags="--dry-multiplier", elsewhere="llamacpp",
+    )] = 0.0
+    dry_base: Annotated[float, _dry(
+        "DRY growth", "How fast the DRY penalty grows with the length of the repetition.",
+        1, 10, 0.05, flags="--dry-base", elsewhere="llamacpp",
+    )] = 1.75
+    dry_allowed_length: Annotated[int, _dry(
+        "DRY free length", "Tokens that may repeat before DRY acts.",
+        0, _INT32, 1, flags="--dry-allowed-length", elsewhere="llamacpp",
+    )] = 2
+    dry_penalty_last_n: Annotated[int, _dry(
+        "DRY range", "How many tokens back DRY looks; -1 is the whole context.",
+        -1, limits.TOKENS, 64, aliases="dry_range", flags="--dry-penalty-last-n",
+    )] = -1
+    dry_sequence_breakers: Annotated[tuple[Breaker, ...], _dry(
+        "DRY breakers", "Texts that end a repetition for DRY.",
+        most=limits.BREAKERS, flags="--dry-sequence-breaker",
+    )] = ("\n", ":", '"', "*")
+    loop_guard: Annotated[int, _repeats(
+        "Loop guard",
+        "A passage that stands so often in a row is a loop: the branch goes back to before it and "
+        "writes something else. 3 is a good value; 0 is off.", 0, limits.LOOP_TIMES, 1, flags="--loop-guard",
+    )] = 0
+    mirostat: Annotated[int, _other(
+        "Mirostat", "Keep the surprise of the text even, instead of filtering: version 1 or 2; 0 is off.",
+        0, 2, 1, aliases="mirostat_mode", flags="--mirostat", elsewhere="llamacpp",
+    )] = 0
+    mirostat_tau: Annotated[float, _other(
+        "Mirostat surprise", "Surprise that mirostat aims at, in bits.",
+        0, 100, 0.1, flags="--mirostat-ent", elsewhere="llamacpp",
+    )] = 5.0
+    mirostat_eta: Annotated[float, _other(
+        "Mirostat speed", "How fast mirostat corrects.",
+        0, 1, 0.01, flags="--mirostat-lr", elsewhere="llamacpp",
+    )] = 0.1
+    adaptive_target: Annotated[float, _other(
+        "Adaptive p target", "Average probability that chosen tokens should have; below 0 is off.",
+        -1, 1, 0.05, flags="--adaptive-target", elsewhere="llamacpp",
+    )] = -1.0
+    adaptive_decay: Annotated[float, _other(
+        "Adaptive p decay", "How long earlier tokens count for adaptive p.",
+        0, 0.99, 0.01, flags="--adaptive-decay", elsewhere="llamacpp",
+    )] = 0.9
+    infill: Annotated[bool, _other(
+        "Merge like beginnings", "Merge tokens that begin alike, for filling a gap in a text.",
+    )] = False
+    samplers: Annotated[tuple[Name, ...], _other(
+        "Order of samplers", "Samplers in the order in which they act; those that are left out are off.",
+        most=limits.SAMPLERS, flags="--samplers",
+    )] | None = None  # None is the engine's own order
+    logit_bias: Annotated[tuple[tuple[int, float], ...], _rule(
+        "Token biases", "Added to the logits of tokens; minus infinity forbids a token.",
+        most=limits.BIASES, flags="--logit-bias -l",
+    )] = ()
+    banned_phrases: Annotated[tuple[Phrase, ...], _rule(
+        "Banned phrases",
+        "Phrases that never come: a branch that writes one goes back and writes something else.",
+        most=limits.PHRASES, in_all=limits.PHRASES_CHARS, aliases="banned_strings banned_tokens", first=True,
+        flags="--ban-phrase",
+    )] = ()
+    grammar: Annotated[str, _rule(
+        "Grammar (GBNF)", "GBNF grammar that the text follows.",
+        most=limits.CONSTRAINT_CHARS, flags="--grammar", aliases="grammar_string",
+    )] | None = None
+    json_schema: Annotated[str, _rule(
+        "JSON schema", "JSON schema that the text follows.",
+        most=limits.CONSTRAINT_CHARS, aliases="guided_json", flags="--json-schema -j",
+    )] | None = None
+    regex: Annotated[str, _rule(
+        "Regular expression", "Regular expression that the whole text matches.",
+        most=limits.CONSTRAINT_CHARS, aliases="guided_regex", flags="--regex",
+    )] | None = None
+    # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """When one branch ends. Every rule is checked after every token."""
 
-    max_tokens: int | None = None  # None: until the model ends; 0: only fill the cache
-    min_tokens: int = 0  # no end of generation and no boundary before this many tokens
-    strings: tuple[str, ...] = ()  # the match is cut off unless include_string
-    boundary: Boundary | None = None  # end after a whole line, sentence or paragraph
-    after_any: tuple[str, ...] = ()  # end after a token whose text holds one of these; it is kept
-    after_min_tokens: int = 0  # tokens that after_any passes over
-    token_ids: tuple[int, ...] = ()
-    include_string: bool = False
-    ignore_eog: bool = False
-    max_seconds: float | None = None  # wall clock of generation
+    # fmt: off
+    max_tokens: Annotated[int, _length(
+        "Longest branch",
+        "Most tokens in one branch; 100 tokens are about 75 words. 0 writes nothing and only fills the "
+        "cache.", 0, limits.TOKENS, 16, size=True, first=True, flags="--max-tokens --predict --n-predict",
+        aliases="n_predict max_new_tokens max_length max_completion_tokens num_predict",
+    )] | None = None  # None: until the model ends
+    min_tokens: Annotated[int, _length(
+        "Shortest branch", "Tokens before which a branch does not end by itself.",
+        0, _INT32, 1, aliases="min_length", flags="--min-tokens",
+    )] = 0
+    strings: Annotated[tuple[StopText, ...], _length(
+        "Stop text (cut off)", "Texts that end a branch; they are cut off.", public="stop",
+        aliases="stopping_strings stop_sequence stop_sequences", flags="--stop --reverse-prompt -r",
+        most=limits.STOPS, in_all=limits.STOPS_CHARS,
+    )] = ()
+    boundary: Annotated[Boundary, _length(
+        "End of a branch", "End each branch after a whole line, sentence or paragraph.", first=True,
+        flags="--boundary",
+    )] | None = None
+    after_any: Annotated[tuple[StopText, ...], _length(
+        "Stop text (kept)", "Texts that end a branch; they are kept.",
+        most=limits.STOPS, in_all=limits.STOPS_CHARS,
+    )] = ()
+    after_min_tokens: Annotated[int, _length(
+        "Stop text: not before", "Tokens before which a kept stop text does not end a branch.", 0, _INT32, 1,
+    )] = 0
+    token_ids: Annotated[tuple[int, ...], _length(
+        "Stop tokens", "Ids of tokens that end a branch.", public="stop_token_ids", most=limits.IDS,
+    )] = ()
+    include_string: Annotated[bool, _length(
+        "Keep all stop texts", "Keep the stop text at the end of the branch.",
+        public="include_stop", aliases="include_stop_str_in_output", flags="--include-stop",
+    )] = False
+    ignore_eog: Annotated[bool, _length(
+        "Write past the end", "Keep writing where the model would end its text.", public="ignore_eos",
+        aliases="ban_eos_token use_default_badwordsids", flags="--ignore-eos",
+    )] = False
+    max_seconds: Annotated[float, _length(
+        "Longest time", "Most seconds that a branch is written.", 0, _INT32, 1, flags="--max-seconds",
+    )] | None = None  # wall clock of generation
+    # fmt: on
 
 
 ONLY_READ = Stop(max_tokens=0)
@@ -142,9 +303,6 @@ class TokenRun:
     overlap: int = 0
 
 
-Prompt: TypeAlias = "str | Sequence[int] | Sequence[TokenRun]"
-
-
 @dataclass(frozen=True, slots=True)
 class BranchView:
     """The branch that a logits callback changes."""
@@ -154,12 +312,15 @@ class BranchView:
     ids: tuple[int, ...]
 
 
-LogitsCallback: TypeAlias = "Callable[[NDArray[np.float32], BranchView], None]"
-"""Changes a private copy of one row of raw logits in place, before sampling."""
+if TYPE_CHECKING:
+    Prompt: TypeAlias = str | Sequence[int] | Sequence[TokenRun]
+    LogitsCallback: TypeAlias = Callable[[NDArray[np.float32], BranchView], None]
+    """Changes a private copy of one row of raw logits in place, before sampling."""
+else:
+    Prompt = LogitsCallback = Any  # which the engine reads itself
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(Struct, frozen=True):
     """The text of a branch in an earlier request. It has ended, and can be steered and continued.
 
     ``ids`` are its tokens where this model wrote them; where they do not spell ``text`` it is tokenised.
@@ -170,36 +331,89 @@ class Take:
     finish_reason: FinishReason = FinishReason.STOPPED
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """n branches of one prompt."""
+class Request(Struct, frozen=True):
+    """n branches of one prompt.
+
+    ``sampling`` and ``stop`` are one for all branches, or a tuple of one for each. Penalties and DRY look
+    back at ``penalty_prompt`` where that is given. With ``takes``, one a branch, nothing is written until a
+    branch is steered. ``client`` is who asks, by any name: clients share the rows of a batch.
+    """
 
     prompt: Prompt
-    n: int = 1
-    sampling: Sampling | tuple[Sampling, ...] = field(default_factory=Sampling)  # one, or one a branch
-    stop: Stop | tuple[Stop, ...] = field(default_factory=Stop)
-    priority: Priority = Priority.NORMAL
-    logprobs: int | None = None  # None: off; 0: chosen token; k: and the k best
-    prompt_logprobs: int | None = None
-    next_logprobs: int | None = None  # k: the k likeliest tokens that could follow the prompt
-    next_ids: tuple[int, ...] = ()  # tokens of which that is wanted, too, whether likely or not
-    score_from: int = 0  # prompt_logprobs of the tokens from this one on only; 0 and 1 are all there are
-    begin: tuple[int, ...] = ()  # tokens that each branch begins with, as if it had written them
-    without: tuple[int, ...] = ()  # tokens that may not come right after them
-    heal: bool = False  # let the first tokens complete the prompt's last, typed word
-    add_bos: bool = True
-    parse_special: bool = False  # special tokens written out in text become one id
-    overflow: Overflow = "error"
-    n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
-    context: int | None = None  # tokens of prompt and text together, where fewer than the window has
-    cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
-    cache_salt: str = ""  # the cache is shared among requests with the same one
-    penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
+    # fmt: off
+    n: Annotated[int, _request(
+        "Branches", "Branches of the prompt; by flags and over HTTP no more than --max-n, which is "
+        "64 at most.", 1, MAX_SEQUENCES, 1, size=True, aliases="n_cmpl", flags="--n -n",
+    )] = 1
+    sampling: Sampling | tuple[Sampling, ...] = Sampling()
+    stop: Stop | tuple[Stop, ...] = Stop()
+    siblings: Annotated[Together, knob(
+        "variety", "How branches differ",
+        "independent: each by itself. distinct: no two begin with the same token, if another one is likely "
+        "enough.",
+    )] = "independent"  # see :mod:`.siblings`
+    priority: Annotated[Priority, _request("Priority", "Which requests are served first.")] = Priority.NORMAL
+    logprobs: Annotated[int, _request(
+        "Log-probabilities", "Log-probabilities of the chosen token and so many others.",
+        0, limits.LOGPROBS, 1, size=True, aliases="n_probs top_logprobs", flags="--logprobs",
+    )] | None = None
+    prompt_logprobs: Annotated[int, _request(
+        "Prompt log-probabilities", "The same for the tokens of the prompt.",
+        0, limits.LOGPROBS, 1, size=True,
+    )] | None = None
+    next_logprobs: Annotated[int, _request(
+        "Next log-probabilities", "How many of the likeliest tokens after the prompt are returned.",
+        0, limits.LOGPROBS, 1, size=True,
+    )] | None = None
+    next_ids: Annotated[tuple[int, ...], _request(
+        "Next token ids", "Tokens whose probability after the prompt is returned.", most=limits.IDS,
+    )] = ()
+    score_from: Annotated[int, _request(
+        "First scored token", "The first token of the prompt whose log-probability is returned.",
+        0, limits.PROMPT_IDS, 1, size=True,
+    )] = 0
+    begin: Annotated[tuple[int, ...], _request(
+        "Forced beginning", "Tokens that each branch begins with, as if it had written them.",
+        most=limits.PROMPT_IDS,
+    )] = ()
+    without: Annotated[tuple[int, ...], _request(
+        "Barred next tokens", "Tokens that may not come right after the forced beginning.", most=limits.IDS,
+    )] = ()
+    heal: Annotated[bool, _request(
+        "Complete the last word", "Let the first token complete the prompt's last word.",
+    )] = False
+    add_bos: Annotated[bool, _request(
+        "Begin as the model expects", "Begin the prompt as the model expects.",
+        aliases="add_bos_token add_special_tokens",
+    )] = True
+    parse_special: Annotated[bool, _request(
+        "Read special tokens", "Read special tokens written out in the prompt.",
+    )] = False
+    overflow: Annotated[Overflow, _request(
+        "When it does not fit", "When the prompt does not fit: refuse it, drop its beginning, or let that "
+        "slide out while writing.",
+    )] = "error"
+    n_keep: Annotated[int, _request(
+        "Kept of the beginning", "Tokens at the start that overflow never drops; -1 is all.",
+        -1, _INT32, 1, flags="--keep",
+    )] = 0
+    context: Annotated[int, _request(
+        "Longest context", "Tokens that prompt and text may have together; the beginning of a longer prompt "
+        "is dropped.", 2, limits.TOKENS, 256, size=True,
+        aliases="truncation_length max_context_length num_ctx",
+    )] | None = None
+    cache_prompt: Annotated[bool, _request(
+        "Use the cache", "Use what the cache holds of the prompt; false evaluates all of it anew.",
+    )] = True
+    cache_salt: Annotated[str, _request(
+        "Cache salt", "Share the cache only with requests that give the same text here.", most=1024,
+    )] = ""
+    # fmt: on
+    penalty_prompt: Prompt | None = None
     logits_callback: LogitsCallback | None = None
-    siblings: Together = "independent"  # how branches draw until their texts part; see :mod:`.siblings`
-    takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
+    takes: tuple[Take, ...] = ()
     label: str = ""
-    client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
+    client: str = ""
 
 
 def for_each(given: T | tuple[T, ...], n: int) -> tuple[T, ...]:
@@ -313,38 +527,56 @@ Event: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=_INT32)]
+Amount: TypeAlias = Annotated[int, Meta(ge=0, le=_INT32)]
+Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
+Branches: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_SEQUENCES)]
+CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+"""Types of KV cache cells (``kv_cache_types`` in llama.cpp's ``common/arg.cpp``)."""
+
+
+class EngineOptions(Struct, frozen=True):
     """How a model is loaded and run. None leaves the choice to the engine."""
 
-    n_ctx: int | None = None  # cells shared by all branches; None: the model's own, at most 8192
-    n_batch: int | None = None
-    n_ubatch: int | None = None
-    threads: int | None = None
-    threads_batch: int | None = None
-    gpu_layers: int | None = None  # -1 or None: all of them
-    main_gpu: int = 0
-    tensor_split: tuple[float, ...] = ()
+    n_ctx: Count | None = None  # cells shared by all branches; None: the model's own, at most 8192
+    n_batch: Count | None = None
+    n_ubatch: Count | None = None
+    threads: Count | None = None
+    threads_batch: Count | None = None
+    gpu_layers: Annotated[int, Meta(ge=-1, le=_INT32)] | None = None  # -1 or None: all of them
+    main_gpu: Amount = 0
+    tensor_split: Annotated[tuple[float, ...], Meta(max_length=128)] = ()  # llama.cpp knows no more devices
     mlock: bool = False
     mmap: bool = True
     numa: Literal["", "distribute", "isolate", "numactl"] = ""
     flash_attn: Literal["auto", "on", "off"] = "auto"
-    cache_type_k: str = "f16"
-    cache_type_v: str = "f16"
+    cache_type_k: CacheType = "f16"
+    cache_type_v: CacheType = "f16"
     seed: int | None = None  # from which branch seeds derive when a request names none
-    max_branches: int = DEFAULT_MAX_BRANCHES
-    max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
+    max_branches: Branches = DEFAULT_MAX_BRANCHES
+    max_sequences: Branches | None = None  # sequence ids: live branches and parked prefixes
     # rows of logits kept, so that forking evaluates nothing; None: an eighth of host_bytes, at most 64 MiB
-    logits_rows: int | None = None
-    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
+    logits_rows: Count | None = None
+    host_bytes: Bytes | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
-    disk_bytes: int = 4 << 30  # that the folder may take
+    disk_bytes: Bytes = 4 << 30  # that the folder may take
     lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "mean", "cls", "last"] = ""  # of embeddings; "" is the model's own
-    nice: int = 0  # steps that the threads which compute stand back behind the caller's; Linux only
-    step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
+    nice: Amount = 0  # steps that the threads which compute stand back behind the caller's; Linux only
+    step_seconds: Annotated[float, Meta(gt=0)] = 0.05  # time budget of one prompt chunk while branches write
+
+
+for kind in (
+    Sampling,
+    Stop,
+    Take,
+    Request,
+    EngineOptions,
+):  # so that dataclasses.replace and fields take them
+    like: Any = make_dataclass(kind.__name__, kind.__struct_fields__, init=False, repr=False, eq=False)
+    type.__setattr__(kind, "__dataclass_fields__", like.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,136 +624,3 @@ class EngineStats:
     live_branches: int = 0
     waiting_requests: int = 0
     running_requests: int = 0
-
-
-class EngineError(Exception):
-    """Base of everything the engine raises on purpose; ``str()`` is fit for a person."""
-
-    @property
-    def words(self) -> str:
-        """The message without addresses, for clients who must not see where a remote engine is."""
-        return str(self)
-
-
-def describe_error(error: BaseException) -> str:
-    """Return the type and message of an error, for a message about code of the caller."""
-    said = str(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-class ModelError(EngineError):
-    """A model file cannot be used. Names the file and the cure."""
-
-    def __init__(self, path: str, problem: str, cure: str = "") -> None:
-        self.path, self.problem, self.cure = path, problem, cure
-        super().__init__(f"{path}: {problem}" + (f" — {cure}" if cure else ""))
-
-
-class NoModel(EngineError):
-    """There is no model, or none yet, that could write."""
-
-
-class InvalidRequest(EngineError):
-    """A field of a request cannot mean anything. Names the field."""
-
-    def __init__(self, field_name: str, problem: str) -> None:
-        self.field, self.problem = field_name, problem
-        super().__init__(f"{field_name}: {problem}")
-
-
-class OutOfRange(InvalidRequest):
-    """A number of a request is below ``low`` or above ``high``; None is no bound.
-
-    The message is the engine's. A face that has words of its own makes them from the attributes.
-    """
-
-    def __init__(
-        self, field_name: str, value: float, low: float | None, high: float | None, problem: str = ""
-    ) -> None:
-        self.value, self.low, self.high = value, low, high
-        bounds = f"{number_words(low) or '∞'} … {number_words(high) or '∞'}"
-        super().__init__(field_name, problem or f"{value} is not in {bounds}")
-
-
-class LimitExceeded(OutOfRange):
-    """A request for more branches than the engine runs at once."""
-
-    def __init__(self, n: int, limit: int) -> None:
-        self.n, self.limit = n, limit
-        super().__init__("n", n, 1, limit, f"{n} branches asked for, the limit is {limit}")
-
-
-def number_words(bound: float | None) -> str:
-    """Return a bound as text; "" for None and for bounds that only the width of an integer sets."""
-    if bound is None or bound >= 2**31 - 1:
-        return ""
-    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
-
-
-class NotSupported(EngineError):
-    """A valid request that this model or these settings cannot carry out; the message names the cure."""
-
-
-class ContextOverflow(EngineError):
-    """The prompt does not fit the context window."""
-
-    def __init__(self, n_prompt: int, n_ctx: int) -> None:
-        self.n_prompt, self.n_ctx = n_prompt, n_ctx
-        super().__init__(
-            f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
-            "try increasing it (--ctx-size) or shortening the prompt"
-        )
-
-
-class NoRoom(EngineError):
-    """The context has no cell or no sequence left; the message names the cure."""
-
-
-class RemoteError(EngineError):
-    """A remote engine cannot be reached, or refuses. ``again`` says whether to try once more.
-
-    ``status`` is the HTTP status of its answer, 0 where there was none; ``field`` is the field that a 400
-    names, or "".
-    """
-
-    def __init__(
-        self, where: str, problem: str, *, again: bool = True, wait: float = 0.0, status: int = 0,
-        field: str = "",
-    ) -> None:  # fmt: skip
-        self.where, self.problem, self.again, self.wait = where, problem, again, wait
-        self.status, self.field = status, field
-        super().__init__(f"{where}: {problem}")
-
-    @property
-    def words(self) -> str:
-        return self.problem
-
-
-class Cancelled(EngineError):
-    """The request was cancelled before it could finish."""
-
-
-class EngineClosed(EngineError):
-    """The engine is closed, or its thread has died; the message says which."""
-
-
-class NotANumber(EngineError):
-    """The model's answer is no number, and nothing can be chosen by it."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the model computes something that is no number (NaN): its file is damaged, or it needs another "
-            "--cache-type-k and --cache-type-v (f32), or --flash-attn the other way round"
-        )
-
-
-class LibraryError(EngineError):
-    """llama.cpp is missing, or of an untested version. The message names the cure."""
-
-
-class NativeError(EngineError):
-    """llama.cpp refused a call that should have worked."""
-
-    def __init__(self, call: str, code: Any) -> None:
-        self.call, self.code = call, code
-        super().__init__(f"{call} failed ({code})")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import limits
-from .parameters import PARAMETERS
+from .parameters import BY_NAME
 from .types import BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _TYPES: Mapping[Kind, type] = {
     "branches": int, "count": int, "seed": int, "text": str, "flag": bool, "ids": tuple,
     "sampling": Sampling, "stop": Stop, "priority": Priority,
 }  # fmt: skip
-_SEED = next(p for p in PARAMETERS if p.record == "sampling" and p.field == "seed")
+_SEED = BY_NAME["seed"]
 REQUIRED: Any = object()
 """The default of an argument that has to be given."""
 

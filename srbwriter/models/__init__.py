@@ -18,7 +18,7 @@ from srbwriter.models.files import (
     read_header,
 )
 from srbwriter.models.fit import Need, Run, free_memory, memory, memory_budget, need, size_words
-from srbwriter.models.local import LocalModel, Wanted, add, find, local_models, look_at, pulled, url_file
+from srbwriter.models.local import LocalModel, Wanted, find, local_models, look_at, pulled, url_file
 from srbwriter.models.recommended import (
     RecommendedModel,
     RecommendedModels,
@@ -32,7 +32,7 @@ from srbwriter.models.transfer import Transfer, TransferMeter
 __all__ = [
     "LEAST_WORDS", "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
     "Pace", "RecommendedModel", "RecommendedModels", "Run", "Speed", "Suitability", "Transfer",
-    "TransferMeter", "Wanted", "add", "file_quantisation", "find", "free_memory", "is_model", "local_models",
+    "TransferMeter", "Wanted", "file_quantisation", "find", "free_memory", "is_model", "local_models",
     "look_at", "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header",
     "read_recommended", "recommend", "size_words", "url_file",
 ]  # fmt: skip

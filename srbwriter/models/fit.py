@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -208,8 +208,8 @@ class Placement:
     """How a model is run on this machine.
 
     ``n_ctx`` is None where the context is what it is without a number. ``layers`` counts all of them, the
-    output layer included, as llama.cpp does. ``notes`` tell the writer what was made smaller for lack of
-    memory, and the cure.
+    output layer included, as llama.cpp does. ``notes`` tell the writer in a sentence what was made smaller
+    for lack of memory, and the cure.
     """
 
     gpu_layers: int
@@ -282,47 +282,29 @@ def place(header: Header, weights: int, wish: Wish, gpus: Sequence[Gpu], free: i
         n_ctx = next((n for n in smaller if fits(layers, n)), least)
     needed = host_bytes(layers, n_ctx or wish.run.cells)
 
-    def notes() -> Iterator[str]:
-        names = " and ".join(gpu.name for gpu in gpus)
-        on_gpus = f"{size_words(sum(gpu.free for gpu in gpus))} of {names} are free"
-        on_host = f"{size_words(free)} of memory are free"
-        if gpus and wish.gpu_layers is not None and layers > fitting:
-            yield (
-                f"--gpu-layers {layers} puts more on {names} than fits, which is about {fitting} of "
-                f"{everything} layers: {on_gpus}. If the program ends, leave it out or give "
-                f"--gpu-layers {fitting}."
-            )
-        elif gpus and wish.gpu_layers is None and layers < everything:
-            what = f"{layers} of {everything} layers run on {names}, the others on the processor"
-            if not layers:
-                what = f"The model runs on the processor, because no layer of it fits {names}"
-            faster = "a smaller quantisation of the model, or --cache-type-k q8_0 --cache-type-v q8_0"
-            tokens = next((n for n in smaller if wish.n_ctx is None and layers_on(n)[0] == everything), 0)
-            if tokens:
-                faster = f"--ctx-size {tokens}, with which all layers fit"
-            yield f"{what}: {on_gpus}. Faster: {faster}."
-        if n_ctx is not None and wish.n_ctx is None and n_ctx < wish.window:
-            why = on_gpus if host_bytes(layers, wish.window) <= room else on_host
-            yield (
-                f"The context is {n_ctx} tokens instead of {wish.window}, because {why}. For more, close "
-                f"other programs, choose a smaller quantisation of the model, or give --cache-type-k q8_0 "
-                f"--cache-type-v q8_0; --ctx-size {wish.window} insists on it."
-            )
-        if needed > room:
-            less = next((n for n in smaller if n < (n_ctx or wish.window) and fits(layers, n)), None)
-            cure = f"give --ctx-size {less}" if less else "choose a smaller quantisation of the model"
-            yield (
-                f"The model needs {size_words(needed)} with a context of {n_ctx or wish.window} tokens, and "
-                f"{on_host}: it will be slow, or fail. Close other programs, or {cure}."
-            )
-
+    names = " and ".join(gpu.name for gpu in gpus)
+    less: list[str] = []
+    if gpus and wish.gpu_layers is not None and layers > fitting:
+        less.append(f"--gpu-layers {layers} puts more on {names} than fits, about {fitting} of {everything}")
+    elif gpus and wish.gpu_layers is None and layers < everything:
+        less.append(f"{layers} of {everything} layers run on {names}, the others on the processor")
+    if n_ctx is not None and wish.n_ctx is None and n_ctx < wish.window:
+        less.append(f"the context is {n_ctx} tokens instead of {wish.window} (--ctx-size insists)")
+    if needed > room:
+        less.append(f"the model needs {size_words(needed)}: it will be slow, or fail")
+    there = [(size_words(gpu.free), gpu.name) for gpu in gpus] + [(size_words(free), "memory")]
+    free_words = " and ".join(f"{size} of {what}" for size, what in there)
+    note = (
+        f"{'; '.join(less)}, because {free_words} are free. Close other programs, choose a smaller "
+        "quantisation, or give a smaller --ctx-size or --cache-type-k q8_0 --cache-type-v q8_0."
+    )
     mine = wish.gpu_layers is None and not wish.split and len(gpus) > 1 and layers > 0
     return Placement(
         layers,
         everything,
         n_ctx,
         split if mine else wish.split,
-        tuple(notes()),
+        (note[0].upper() + note[1:],) if less else (),
         n_ctx or wish.window,
         needed <= room,
     )

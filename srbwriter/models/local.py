@@ -1,15 +1,12 @@
 """The models of this machine: the bundled one, the models folder, and the caches of other programs.
 
-Headers are read only for a list; finding a model by its name reads no file. An added file is copied or
-linked, completely or not at all.
+Headers are read only for a list; finding a model by its name reads no file.
 """
 
 from __future__ import annotations
 
-import filecmp
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -25,7 +22,6 @@ from srbwriter.models.files import (
     is_model,
     part_names,
     parts_of,
-    put_in_place,
     quantisation,
     read_header,
     unusable,
@@ -217,48 +213,3 @@ def pulled(wanted: Wanted) -> Path | None:
             sizes = [(quantisation(path.name), _size(path)) for path in found]
             return found[suggest(sizes, lambda size: size <= memory_budget())]
     return None
-
-
-# ---- adding
-
-
-def add(file: Path, *, link: bool = False) -> Path:
-    """Put the model at ``file``, with all its parts, into the models folder; return the first file there.
-
-    Args:
-        file: any file of the model.
-        link: leave the file where it is and link to it.
-
-    Raises ModelsError for what is no whole model, for another file of that name, and for a full disk.
-    """
-    sources = [file.with_name(name) for name in part_names(file.name)]
-    for source in sources:
-        if source.is_dir():
-            raise unusable(source, "this is a folder", "name the .gguf file in it")
-        if not source.is_file():
-            raise unusable(source, "no such file", "check the path")
-    read_header(sources[0])
-    folder = paths.models_dir()
-    targets = [folder / source.name for source in sources]
-    if not targets[0].name.lower().endswith(SUFFIX):
-        targets = [folder / f"{file.name}{SUFFIX}"]
-    for source, target in zip(sources, targets, strict=True):
-        if os.path.lexists(target) and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
-            raise ModelsError(f"{target}: there is another file of this name — remove it, or rename {source}")
-    paths.make_folder(folder)
-    for source, target in zip(sources, targets, strict=True):
-        if target.exists():
-            continue
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            if link:
-                target.symlink_to(source.resolve())
-            else:
-                shutil.copyfile(source, temporary)
-                put_in_place(temporary, target)
-        except OSError as error:
-            cure = "make room, or leave the file where it is with --link"
-            raise ModelsError(f"{target}: {error.strerror or error} — {cure}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
-    return targets[0]

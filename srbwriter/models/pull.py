@@ -16,10 +16,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from io import BufferedRandom
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import quote
 
 import httpx
@@ -67,8 +66,7 @@ class Progress(Protocol):
     def __call__(self, name: str, done: int, total: int, /) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteModel:
+class RemoteModel(NamedTuple):
     """A model at the hub: its files with their addresses, its bytes, and those of memory it needs."""
 
     files: Mapping[str, str]
@@ -84,8 +82,7 @@ class RemoteModel:
         return quantisation(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What a pull will bring, out of what there is, and what suits this machine."""
 
     wanted: Wanted
@@ -100,7 +97,7 @@ def plan(wanted: Wanted, how_run: Callable[[Header | None], Run]) -> Plan:
         models = _list_models(client, wanted.repo)
         header = _read_remote_header(client, models[0])
     run = how_run(header)
-    models = [RemoteModel(m.files, m.size, need(header, m.size, run).total) for m in models]
+    models = [model._replace(need=need(header, model.size, run).total) for model in models]
     needs = {model.size: model.need for model in models}
     sizes = [(model.quantisation, model.size) for model in models]
     suggested = models[suggest(sizes, lambda size: needs[size] <= memory_budget())]
@@ -151,29 +148,23 @@ def _hub() -> str:
     return (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
 
 
-def _headers(url: str, start: int = 0, end: str = "") -> dict[str, str]:
+def _headers(url: str, bytes_wanted: str = "") -> dict[str, str]:
     """Return what a request carries: the token if it goes to the hub, and which bytes are wanted."""
     token, ours, other = os.environ.get("HF_TOKEN", "").strip(), httpx.URL(_hub()), httpx.URL(url)
     same = (ours.scheme, ours.host, ours.port) == (other.scheme, other.host, other.port)
     headers = {"Authorization": f"Bearer {token}"} if token and same else {}
-    return {**headers, "Range": f"bytes={start}-{end}"} if start or end else headers
+    return {**headers, "Range": f"bytes={bytes_wanted}"} if bytes_wanted else headers
 
 
 def _list_models(client: httpx.Client, repo: str) -> list[RemoteModel]:
     """Return the GGUF models of a repository that are whole, small ones first. Raises ModelsError."""
     hub = _hub()
     mirror = ", which HF_ENDPOINT names," if hub != ENDPOINT else ""
+    url, sizes = f"{hub}/api/models/{repo}", dict[str, int]()
     try:
-        url = f"{hub}/api/models/{repo}"
         answer = client.get(url, params={"blobs": "true"}, headers=_headers(url))
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        why = str(error) or type(error).__name__
-        cure = "correct or unset HF_ENDPOINT" if mirror else "check the network"
-        raise DownloadError(f"{hub}{mirror} does not answer ({why}) — {cure}, or try again later") from error
-    if answer.is_error:
-        raise _refusal(answer, f"{hub}/{repo}")
-    sizes: dict[str, int] = {}
-    try:
+        if answer.is_error:
+            raise _refusal(answer, f"{hub}/{repo}")
         document = cast("dict[str, Any]", answer.json())
         base = f"{hub}/{repo}/resolve/{quote(str(document['sha']))}"
         for row in cast("list[dict[str, Any]]", document["siblings"]):
@@ -181,6 +172,10 @@ def _list_models(client: httpx.Client, repo: str) -> list[RemoteModel]:
             if ".." in PurePosixPath(path).parts or path.startswith("/") or "\\" in path:
                 raise ValueError(path)
             sizes[path] = int((row.get("lfs") or row).get("size") or 0)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        why, cure = str(error) or type(error).__name__, "correct or unset HF_ENDPOINT" * bool(mirror)
+        cure = cure or "check the network"
+        raise DownloadError(f"{hub}{mirror} does not answer ({why}) — {cure}, or try again later") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         cure = "HF_ENDPOINT names no hub: correct it or unset it" if mirror else "try again later"
         raise DownloadError(f"{hub}: the answer is no list of files — {cure}") from error
@@ -209,13 +204,9 @@ def _choose(models: list[RemoteModel], wanted: Wanted) -> RemoteModel:
 
 def _read_remote_header(client: httpx.Client, model: RemoteModel) -> Header | None:
     """Read a header from the first bytes of a file that is not here yet; None if they do not tell."""
-    url, head = model.files[model.path], b""
+    url = model.files[model.path]
     try:
-        with client.stream("GET", url, headers=_headers(url, end=str(_HEAD_BYTES - 1))) as answer:
-            for chunk in answer.iter_bytes():
-                head += chunk
-                if len(head) >= _HEAD_BYTES:
-                    break
+        head = client.get(url, headers=_headers(url, f"0-{_HEAD_BYTES - 1}")).content
         return parse_header(io.BytesIO(head), len(head), Path(model.path))
     except (httpx.HTTPError, ModelsError):
         return None
@@ -224,26 +215,20 @@ def _read_remote_header(client: httpx.Client, model: RemoteModel) -> Header | No
 def _refusal(answer: httpx.Response, page: str) -> ModelsError:
     """Return the error for an answer with an error status; ``page`` is the repository or a file."""
     repository, is_file, _ = page.partition("/resolve/")
-    status, code = answer.status_code, answer.headers.get("X-Error-Code", "")
-    if status == 403 or code == "GatedRepo":
+    status = answer.status_code
+    if status == 403 or answer.headers.get("X-Error-Code") == "GatedRepo":
         cure = "accept its licence on that page, then set HF_TOKEN to your access token"
         return DownloadError(f"{repository}: {cure}")
     if status == 401:
         words = "there is no such repository, or it is private — check the name, or set HF_TOKEN"
         return ModelsError(f"{repository}: {words}")
-    if status == 404 and (is_file or code == "EntryNotFound"):
-        return ModelsError(f"{page}: there is no such file — check the name")
     if status == 404:
-        words = "there is no such repository — check the name, or see `srbwriter models recommended`"
-        return ModelsError(f"{page}: {words}")
+        what = "file — check the name" if is_file else "repository — see `srbwriter models recommended`"
+        return ModelsError(f"{page}: there is no such {what}")
     return DownloadError(f"{page}: the answer was {status} {answer.reason_phrase} — try again later")
 
 
 # ---- one file from the network to the disk
-
-
-class _Again(Exception):
-    """The server asks to be asked again."""
 
 
 def _download(client: httpx.Client, url: str, target: Path, progress: Progress) -> None:
@@ -264,24 +249,13 @@ def _download(client: httpx.Client, url: str, target: Path, progress: Progress) 
                 raise DownloadError(f"{part}: {words}") from None
             try:
                 digest = _receive(client, url, file, target, progress)
-            except BaseException:
+            finally:
                 if not file.seek(0, os.SEEK_END):  # nothing has arrived
                     part.unlink(missing_ok=True)
                     with contextlib.suppress(OSError):  # there are other files in it
                         part.parent.rmdir()
-                raise
-            file.flush()
             os.fsync(file.fileno())
-            file.seek(0)
-            problem = ""
-            if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                problem = "its checksum is not the announced one"
-            elif parts_of(target.name).number == 1:
-                try:
-                    read_header(part)
-                except ModelsError as error:
-                    problem = error.problem
-            if problem:
+            if problem := _damage(file, part, target, digest):
                 part.unlink()
                 words = f"it arrived damaged: {problem}; it was deleted — fetch it again"
                 raise DownloadError(f"{target.name}: {words}")
@@ -292,6 +266,19 @@ def _download(client: httpx.Client, url: str, target: Path, progress: Progress) 
         raise DownloadError(f"{target}: {error.strerror or error}") from error
 
 
+def _damage(file: BufferedRandom, part: Path, target: Path, digest: str) -> str:
+    """Return what is wrong with a file that has arrived; "" if nothing is."""
+    file.seek(0)
+    if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
+        return "its checksum is not the announced one"
+    try:
+        if parts_of(target.name).number == 1:
+            read_header(part)
+    except ModelsError as error:
+        return error.problem
+    return ""
+
+
 def _receive(client: httpx.Client, url: str, file: BufferedRandom, target: Path, progress: Progress) -> str:
     """Receive the rest of a file, with several attempts; return the checksum that was announced, or ""."""
     failures = total = 0
@@ -299,21 +286,20 @@ def _receive(client: httpx.Client, url: str, file: BufferedRandom, target: Path,
         start = file.seek(0, os.SEEK_END)
         progress(target.name, start, total)
         try:
-            with client.stream("GET", url, headers=_headers(url, start), timeout=_SILENCE) as answer:
+            wanted = _headers(url, f"{start}-" * bool(start))
+            with client.stream("GET", url, headers=wanted, timeout=_SILENCE) as answer:
                 status, where = answer.status_code, answer.headers.get("Content-Range", "")
                 linked = {key: value for hop in answer.history for key, value in hop.headers.items()}
                 digest = linked.get("x-linked-etag", "").strip('"')
                 if status == 416 and where == f"bytes */{start}":  # all of it was here
                     return digest
-                if status == 429 or status >= 500:
-                    raise _Again(f"the answer was {status} {answer.reason_phrase}")
-                if answer.is_error and status != 416:
+                if answer.is_error and status not in (416, 429) and status < 500:
                     raise _refusal(answer, url)
-                if not where.startswith(f"bytes {start}-"):  # another file, or a server that begins again
-                    file.truncate(0)
+                if not where.startswith(f"bytes {start}-") and status < 429:
+                    file.truncate(0)  # another file, or a server that begins again
                     file.seek(0)
-                if status == 416:
-                    raise _Again("the part that was here does not belong to it")
+                if answer.is_error:
+                    raise httpx.HTTPError(f"the answer was {status} {answer.reason_phrase}")
                 length = answer.headers.get("Content-Length", "")
                 total = file.tell() + int(length) if length.isdecimal() else 0
                 missing, free = total - file.tell(), shutil.disk_usage(target.parent).free
@@ -324,7 +310,7 @@ def _receive(client: httpx.Client, url: str, file: BufferedRandom, target: Path,
                     file.write(chunk)
                     progress(target.name, file.tell(), total)
             return digest if len(digest) == 64 else ""
-        except (httpx.HTTPError, _Again) as error:
+        except httpx.HTTPError as error:
             failures = 1 if file.seek(0, os.SEEK_END) > start else failures + 1
             if failures >= ATTEMPTS:
                 words = "what has arrived is kept, and fetching it again continues from there"

@@ -19,12 +19,12 @@ class Suited:
     """What suits one model. ``sampling`` has fields of the engine's ``Sampling`` by name.
 
     ``writes_on`` says that the model ends stories too soon, so that the app keeps it from ending them;
-    ``fills_gaps`` that its fill-in-the-middle tokens help it to write text between two passages.
+    ``fills_gaps`` that it was trained to write text between two others: tokens for that alone prove nothing.
     """
 
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
     writes_on: bool = False
-    fills_gaps: bool = True
+    fills_gaps: bool = False
 
 
 _SUITED = {
@@ -39,15 +39,20 @@ _SUITED = {
             "dry_sequence_breakers": ("*",),
         },
         writes_on=True,
-        fills_gaps=False,
     ),
 }  # fmt: skip
+
+
+_FILL_GAPS = ("coder", "codestral", "codegemma", "codellama", "code llama", "starcoder")
+"""Names of models that were trained to fill gaps; among those that were not are the other models of Qwen,
+which have the same tokens."""
 
 
 def suited_to(metadata: Mapping[str, object]) -> Suited:
     """Return what suits the model with this metadata; nothing for one that is not in the table."""
     name, size = (str(metadata.get(key, "")) for key in ("general.name", "general.size_label"))
-    return _SUITED.get((name, size), Suited())
+    fills_gaps = any(family in name.lower() for family in _FILL_GAPS)
+    return _SUITED.get((name, size), Suited(fills_gaps=fills_gaps))
 
 
 def suited_to_file(path: Path) -> Suited:

@@ -13,11 +13,11 @@ import difflib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from srbwriter.engine import limits
 from srbwriter.engine.backend import Backend
@@ -25,6 +25,9 @@ from srbwriter.engine.compat import MISSING, read_foreign
 from srbwriter.engine.parameters import (
     BY_NAME,
     DEFAULT_ORDER,
+    OF_REQUEST,
+    OF_SAMPLING,
+    OF_STOP,
     PARAMETERS,
     Parameter,
     is_number,
@@ -195,16 +198,21 @@ def _read_form(body: Body) -> dict[str, str]:
     return {**dict.fromkeys(_FORMS), given[0][1]: given[0][2]} if given else {}  # type: ignore[dict-item]
 
 
-# ---- one loop over the table
+# ---- one loop over what a client sends
 
 
-def _set_values(body: Body, rows: Iterable[Parameter], base: object) -> dict[str, Any]:
+def _set_values(body: Body, rows: Mapping[str, Parameter], base: object) -> dict[str, Any]:
     """Return the parameters that a body sets in any spelling, by the field of the record."""
+    sent = {row.name: row for spelling in body.values if (row := rows.get(spelling)) is not None}
     return {
         row.field: _READERS.get(row.name, _value)(body, row, getattr(base, row.field, row.default))
-        for row in rows
+        for row in sent.values()
         if body.has(row.name)
     }
+
+
+def _by_spelling(rows: Iterable[Parameter]) -> dict[str, Parameter]:
+    return {spelling: row for row in rows for spelling in (row.name, *row.aliases)}
 
 
 def _value(body: Body, row: Parameter, default: Any) -> Any:
@@ -314,13 +322,9 @@ OF_DIALECTS = frozenset(
 )
 """Parameters of a request that some dialects have, in their own way, and others do not."""
 
-_SAMPLING = [
-    row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases" and row.name not in _FORMS
-]
-_STOP = [row for row in PARAMETERS if row.record == "stop"]
-_OPTIONS = [
-    row for row in PARAMETERS if row.record == "request" and row.name not in OF_DIALECTS | {"n", "add_bos"}
-]
+_SAMPLING = _by_spelling(row for row in OF_SAMPLING if row.kind != "biases" and row.name not in _FORMS)
+_STOP = _by_spelling(OF_STOP)
+_OPTIONS = _by_spelling(row for row in OF_REQUEST if row.name not in OF_DIALECTS | {"n", "add_bos"})
 _OF_EVERY_DIALECT = (
     "model", "stream", "stream_options", "user", "response_format", "t_max_predict_ms", "penalty_prompt",
     "do_sample", "dynatemp_low", "dynatemp_high", "dynamic_temperature", "sampler_order", "custom_token_bans",
@@ -390,11 +394,11 @@ def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
 T = TypeVar("T", Sampling, Stop)
 
 
-def _with_usual(base: T, record: str, usual: Mapping[str, Any]) -> T:
+def _with_usual(base: T, rows: Mapping[str, Parameter], usual: Mapping[str, Any]) -> T:
     """Return ``base`` with a dialect's defaults, except where the server was started with other values."""
-    rows = (row for row in PARAMETERS if row.record == record and row.name in usual)
+    own = [(rows[name], value) for name, value in usual.items() if name in rows]
     return replace(
-        base, **{row.field: usual[row.name] for row in rows if getattr(base, row.field) == row.default}
+        base, **{row.field: value for row, value in own if getattr(base, row.field) == row.default}
     )
 
 
@@ -409,8 +413,8 @@ def read_request(body: Body, services: Services, usual: Mapping[str, Any] = Mapp
     return Request(
         "",
         n=read_n(body, 1, services.max_n),
-        sampling=read_sampling(body, _with_usual(settings.sampling, "sampling", usual), services.engine),
-        stop=read_stop(body, _with_usual(stop, "stop", usual)),
+        sampling=read_sampling(body, _with_usual(settings.sampling, _SAMPLING, usual), services.engine),
+        stop=read_stop(body, _with_usual(stop, _STOP, usual)),
         **read_options(body, services, usual.get("overflow", "error")),
     )
 

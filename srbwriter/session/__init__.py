@@ -7,7 +7,7 @@ imports no screen and no HTTP.
 from __future__ import annotations
 
 from .prompting import Context, Part
-from .rounds import Round
+from .round import Round
 from .session import Session
 
 __all__ = ["Context", "Part", "Round", "Session"]

@@ -12,20 +12,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, TypeVar, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, get_args
 
 from srbwriter.config import Key, keys
-from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import BranchState, EngineError, FinishReason, Priority, Request, Stop
 from srbwriter.story import StoryError
 from srbwriter.story.context import ContextError
 
-from .instrument import Desk, Instrument
-from .likeness import Duplicates
+from .instrument import Instrument
 
 if TYPE_CHECKING:
-    from .rounds import Round
+    from .round import Round
+    from .session import Session
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +67,7 @@ class Ahead:
     upto: int | None
     request: Request
     generation: Generation
-    held: bool = False  # a paused branch stays paused
-    duplicates: Duplicates = field(default_factory=Duplicates)
-    settled: bool = False  # it is written, and no branch of it is rolled again
+    held: bool = False
 
     @property
     def tokens(self) -> int:
@@ -78,8 +76,8 @@ class Ahead:
 
     @property
     def share(self) -> float:
-        """The finished share of the round; 1.0 once no duplicate in it is written again either."""
-        if self.generation.done and self.settled:
+        """The finished share of the round."""
+        if self.generation.done:
             return 1.0
         stop = self.request.stop
         limit = stop.max_tokens if isinstance(stop, Stop) else None
@@ -109,23 +107,19 @@ class Ahead:
 class LookAhead(Instrument):
     """Prefetches the rounds after likely picks of a session, within a budget."""
 
-    name: ClassVar[str] = "look_ahead"
-
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._budget = Budget()
         self._rounds: tuple[Ahead, ...] = ()
         self._focus: tuple[int, int | None] = (0, None)
         self._seen: object = None  # the request of the current round when the focus was last reported
-        self._followed: list[Generation] = []  # of the round whose picks are prefetched
+        self._followed: Generation | None = None  # the round whose picks are prefetched
         self._spent = 0  # discarded tokens of this round
         self.written = self.taken = 0
         """Prefetched tokens since the session began, and those of them that a pick used."""
         self._power = float("-inf"), False  # time of the last reading, whether on battery power
         self._holding = threading.Lock()  # serializes pause and resume with a pick that takes over
-        self._wake = threading.Condition()
-        self._due = self._closing = False
-        self._thread: threading.Thread | None = None
+        self._due = False
 
     # ---- for interfaces
 
@@ -136,10 +130,8 @@ class LookAhead(Instrument):
     @budget.setter
     def budget(self, budget: Budget) -> None:
         before, self._budget = self._budget, budget
-        if budget == before:
-            return
-        if budget.mode != "off" or self._thread is not None:
-            self.look(always=True)
+        if budget != before:
+            self._look()
 
     @property
     def mode(self) -> Mode:
@@ -154,7 +146,8 @@ class LookAhead(Instrument):
         """Why nothing is prefetched despite a budget; empty if there is no obstacle."""
         if self._budget.mode == "off":
             return ""
-        return self._desk.capabilities.reason_for("look_ahead") or (BATTERY if self.mode == "off" else "")
+        missing = self._session.capabilities.reason_for("look_ahead")
+        return missing or (BATTERY if self.mode == "off" else "")
 
     @property
     def spent(self) -> int:
@@ -171,7 +164,7 @@ class LookAhead(Instrument):
 
         While a branch is rolled again, the continuation of its earlier text does not count.
         """
-        current = self._desk.round
+        current = self._session.round
         if current is None or index >= len(current.branches) or current.branches[index].live:
             return None
         found = (
@@ -184,49 +177,40 @@ class LookAhead(Instrument):
 
         Interfaces call this often.
         """
-        desk = self._desk
+        session = self._session
         self._focus = index, upto
-        if self._budget.mode == "off":
-            return
-        seen = index, upto, desk.n, desk.sampling, desk.stop, desk.variety
-        if seen != self._seen:
+        seen = index, upto, session.n, session.sampling, session.stop, session.variety
+        if self._budget.mode != "off" and seen != self._seen:
             self._seen = seen
-            self.look()
-
-    # ---- events of the session
-
-    def look(self, always: bool = False) -> None:
-        """Update the requests after a change. Returns at once."""
-        if self._budget.mode == "off" and not always:
-            return
-        with self._wake:
-            self._due = True
-            if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="srbwriter-ahead", daemon=True)
-                self._thread.start()
-            self._wake.notify()
+            self._look()
 
     def give_way(self) -> None:
         """Pause the prefetch: a key was pressed, and its work goes first."""
-        engine = self._desk.engine
+        engine = self._session.engine
         if engine is not None and self.working:
             engine.stand_back()
 
+    # ---- events of the session
+
     def text_changed(self) -> None:
-        """Update the requests."""
         if self._budget.mode != "off":
-            self.look()
+            self._look()
 
     def round_begins(self, current: Round) -> None:
-        self.look()
+        self.text_changed()
 
     def model_changed(self) -> None:
-        self.drop()
+        self._drop_others()
+
+    def close(self) -> None:
+        with self._session.state_lock:
+            self._budget = Budget()
+            self._drop_others()
 
     def find_written(self, request: Request) -> Generation | None:
         """Return the prefetched generation of exactly ``request``, or None; discard all others."""
         found = next((a for a in self._rounds if a.request == request and a.generation.error is None), None)
-        self._keep(lambda ahead: ahead is found)
+        self._drop_others(lambda ahead: ahead is found)
         with self._holding:
             self._rounds, self._spent = (), 0
             if found is not None:
@@ -238,96 +222,63 @@ class LookAhead(Instrument):
         found.generation.promote()
         return found.generation
 
-    def drop(self) -> None:
-        """Discard all prefetched rounds. Call it under the session's lock."""
-        self._keep(lambda ahead: False)
+    # ---- on the instrument's thread
 
-    def close(self) -> None:
-        """Stop, and discard all prefetched rounds."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
-        with self._desk.state_lock:
-            self.drop()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=10)
+    def _look(self) -> None:
+        """Update the requests after a change. Returns at once."""
+        if not self._due:
+            self._due = True
+            self.later(self._update)
 
-    # ---- on a thread of its own
-
-    def _run(self) -> None:
-        while self._wait():
-            try:
-                with self._desk.state_lock:
-                    self._write()
-            except (EngineError, StoryError, ContextError) as error:
-                log.info("nothing is written ahead: %s", error)
-            except Exception:
-                log.exception("nothing is written ahead")
-
-    def _wait(self) -> bool:
-        with self._wake:
-            while not self._due and not self._closing:
-                self._wake.wait()
-            self._due = False
-            return not self._closing
+    def _update(self) -> None:
+        self._due = False
+        try:
+            with self._session.state_lock:
+                self._write()
+        except (EngineError, StoryError, ContextError) as error:
+            log.info("nothing is written ahead: %s", error)
+        except Exception:
+            log.exception("nothing is written ahead")
 
     def _write(self) -> None:
         """Discard outdated generations, and submit the next request."""
-        desk, current, mode = self._desk, self._desk.round, self.mode
-        generations = current.generations if current is not None else []
-        able = desk.capabilities.has("look_ahead")
-        if mode == "off" or not able or self._closing:
-            self.drop()
+        session, current, mode = self._session, self._session.round, self.mode
+        generation = current.generation if current is not None else None
+        if mode == "off" or not session.capabilities.has("look_ahead"):
+            self._drop_others()
             return
-        over = bool(generations) and all(generation.done for generation in generations)
-        if over:
-            desk.keep()  # as a pick would
-        self._keep(self._holds)
-        if current is None or not generations or desk.engine is None:
+        if generation is not None and generation.done:
+            session.keep()  # as a pick would
+        self._drop_others(self._holds)
+        if current is None or generation is None or session.engine is None:
             return
-        self._follow(generations)
-        if not over:
+        if generation is not self._followed:
+            self._followed, self._spent = generation, 0
+            generation.add_listener(lambda: self._look() if generation.done else None)
+        if not generation.done:
             return
         written: Ahead | None = None
-        if self.spent >= self._budget.tokens:
-            for ahead in self._rounds:
-                ahead.settled = ahead.generation.done
-        else:
+        if self.spent < self._budget.tokens:
             known = {(ahead.index, ahead.upto): ahead for ahead in self._rounds}
             for pick in self._likely(current, mode):
                 written = known.get(pick) or self._begin(*pick)
-                if written is None:
-                    continue
-                written.settled = written.generation.done and not self._renew(written)
-                if not written.settled:
+                if written is not None and not written.generation.done:
                     break
         with self._holding:
             for ahead in self._rounds:
                 ahead.hold(ahead is not written)
 
-    def _follow(self, generations: list[Generation]) -> None:
-        """Look again when one of ``generations``, those of the current round, is done."""
-
-        def follow(generation: Generation) -> None:
-            generation.add_listener(lambda: self.look() if generation.done else None)
-
-        if generations[:1] != self._followed[:1]:
-            self._spent = 0
-        for generation in generations:
-            if generation not in self._followed:
-                follow(generation)
-        self._followed = generations
-
     def _likely(self, current: Round, mode: Mode) -> list[tuple[int, int | None]]:
         """Return picks, the likeliest first."""
-        texts = [branch.text for branch in current.branches]
         whole = [
-            i for i, branch in enumerate(current.branches) if texts[i].strip() and _may_be_picked(branch)
-        ]
+            branch.index for branch in current.branches
+            if branch.text.strip() and branch.state is BranchState.DONE
+            and branch.finish_reason is not FinishReason.KILLED
+        ]  # fmt: skip
         focused, upto = self._focus
         likely: list[tuple[int, int | None]] = []
         if focused in whole:
-            if upto is not None and 0 < upto < len(texts[focused]):
+            if upto is not None and 0 < upto < len(current.branches[focused].text):
                 likely.append((focused, upto))
             likely.append((focused, None))
         if mode == "all":
@@ -335,58 +286,38 @@ class LookAhead(Instrument):
         return likely
 
     def _begin(self, index: int, upto: int | None) -> Ahead | None:
-        engine, request = self._desk.engine, self._desk.would_ask(index, upto)
+        engine, request = self._session.engine, self._session.would_ask(index, upto)
         if request is None or engine is None:
             return None
         generation = engine.submit(replace(request, priority=Priority.BACKGROUND))
         ahead = Ahead(index, upto, request, generation)
         self._rounds += (ahead,)
-        generation.add_listener(lambda: self._on_event(ahead))
+
+        def on_event() -> None:  # on the engine's thread
+            if generation.done:
+                self._look()
+            elif self.spent >= self._budget.tokens:
+                with self._holding:
+                    if ahead in self._rounds:  # no pick has taken it over
+                        ahead.hold(True)
+
+        generation.add_listener(on_event)
         return ahead
-
-    def _renew(self, ahead: Ahead) -> bool:
-        """Roll near-duplicate branches again; return whether there were any."""
-        if not self._desk.variety.renew:
-            return False
-        branches = ahead.generation.branches
-        ahead.duplicates.look(branches)
-        chosen = ahead.duplicates.to_renew(branches)
-        for index in chosen:
-            self._gone(len(branches[index].buffer.ids))
-            ahead.duplicates.renew(branches[index])
-        return bool(chosen)
-
-    def _gone(self, tokens: int) -> None:
-        """Count discarded tokens of the budget."""
-        self._spent += tokens
-        self.written += tokens
-
-    def _on_event(self, ahead: Ahead) -> None:
-        """Handle news of a generation, on the engine's thread."""
-        if ahead.generation.done:
-            self.look()
-        elif self.spent >= self._budget.tokens:
-            with self._holding:
-                if ahead in self._rounds:  # no pick has taken it over
-                    ahead.hold(True)
-
-    # ---- inside
 
     def _holds(self, ahead: Ahead) -> bool:
         """Return whether the request is still the one that a pick would submit."""
-        if ahead.generation.error is not None:
-            return False
-        return ahead.request in (
-            self._desk.would_ask(ahead.index, ahead.upto),
-            self._desk.would_ask(None, None),
-        )
+        would_ask = self._session.would_ask
+        return ahead.generation.error is None and ahead.request in (
+            would_ask(ahead.index, ahead.upto), would_ask(None, None),
+        )  # fmt: skip
 
-    def _keep(self, holds: Callable[[Ahead], bool]) -> None:
-        kept = tuple(ahead for ahead in self._rounds if holds(ahead))
-        gone = [ahead for ahead in self._rounds if ahead not in kept]
-        self._rounds = kept
+    def _drop_others(self, holds: Callable[[Ahead], bool] = lambda _: False) -> None:
+        """Discard the prefetched rounds that do not hold. The session's lock is held."""
+        gone = [ahead for ahead in self._rounds if not holds(ahead)]
+        self._rounds = tuple(ahead for ahead in self._rounds if ahead not in gone)
         for ahead in gone:
-            self._gone(ahead.tokens)
+            self._spent += ahead.tokens
+            self.written += ahead.tokens
             ahead.drop()
 
     def _on_battery(self) -> bool:
@@ -396,10 +327,6 @@ class LookAhead(Instrument):
             battery = on_battery()
             self._power = now, battery
         return battery
-
-
-def _may_be_picked(branch: Branch) -> bool:
-    return branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED
 
 
 def on_battery() -> bool:

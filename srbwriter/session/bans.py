@@ -1,13 +1,14 @@
-"""Banned phrases of a story's branches, edited as a list with one phrase a line. Imports no screen."""
+"""Banned phrases of a story's branches, edited as a list with one phrase a line."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 from srbwriter.engine.parameters import validate
 
-from .instrument import Instrument
+if TYPE_CHECKING:
+    from .session import Session
 
 CLICHES = """\
 a testament to
@@ -83,21 +84,21 @@ def as_sheet(phrases: tuple[str, ...]) -> str:
     return "\n".join(phrases) + "\n" if phrases else CLICHES
 
 
-class Bans(Instrument):
-    """Bans phrases in new and running branches."""
+def sheet_lines(sheet: str) -> tuple[str, ...]:
+    """Return the lines of an edited list, each once, without remarks (``#``)."""
+    lines = (" ".join(line.split()) for line in sheet.splitlines())
+    return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
 
-    name: ClassVar[str] = "bans"
 
-    def ban(self, phrases: tuple[str, ...]) -> None:
-        """Ban ``phrases`` in new branches, and in the further text of running ones.
+def ban_phrases(session: Session, phrases: tuple[str, ...]) -> None:
+    """Ban ``phrases`` in new branches, and in the further text of running ones.
 
-        Raises InvalidRequest for too many or too long phrases, and NotSupported if the engine cannot ban any.
-        """
-        desk = self._desk
-        sampling = replace(desk.sampling, banned_phrases=phrases)
-        validate(sampling)
-        desk.sampling = sampling
-        for branch in desk.round.branches if desk.round is not None else ():
-            if branch.live and desk.capabilities.has("banned_phrases"):
-                own = replace(branch.sampling, banned_phrases=phrases, seed=None)
-                desk.steer(branch.index, "set_sampling", sampling=own)
+    Raises InvalidRequest for too many or too long phrases, and NotSupported if the engine cannot ban any.
+    """
+    sampling = replace(session.sampling, banned_phrases=phrases)
+    validate(sampling)
+    session.sampling = sampling
+    for branch in session.round.branches if session.round is not None else ():
+        if branch.live and session.capabilities.has("banned_phrases"):
+            own = replace(branch.sampling, banned_phrases=phrases, seed=None)
+            session.steer(branch.index, "set_sampling", sampling=own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from srbwriter.engine.openings import (
     Fork,
@@ -15,13 +15,14 @@ from srbwriter.engine.openings import (
 )
 from srbwriter.engine.types import NoModel
 
-from .instrument import Instrument
-
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
     from srbwriter.engine.generation import Generation
 
+    from .session import Session
+
 _SECONDS = 600.0  # for one answer; a long prompt may have to be evaluated first
+_NO_BRANCHES = "There are no branches yet. Write some first (ctrl+n)."
 LEAST, MOST = 0.001, 12
 """The least probability of a missing word, and the most of them."""
 
@@ -46,32 +47,28 @@ class Words(NamedTuple):
     words: tuple[Word, ...]
 
 
-class Openings(Instrument):
-    """Finds first words that the panes of a session do not show."""
+def find_words(session: Session) -> Future[Words]:
+    """Find the likely first words of the round, and which of them no branch begins with.
 
-    name: ClassVar[str] = "openings"
+    Raises NoModel without branches of a model.
+    """
+    with session.state_lock:
+        generation, engine = session.take_up(), session.engine
+    if generation is None or engine is None:
+        raise NoModel(_NO_BRANCHES)
+    return session.tokens.later(lambda: _find_words(engine, generation))
 
-    def find(self) -> Future[Words]:
-        """Find the likely first words of the round, on a thread of this instrument.
 
-        Raises NoModel without branches of a model.
-        """
-        with self._desk.state_lock:
-            generation, engine = self._desk.take_up(), self._desk.engine
-        if generation is None or engine is None:
-            raise NoModel("There are no branches yet. Write some first (ctrl+n).")
-        return self.later(lambda: _find_words(engine, generation))
-
-    def open(self, word: Word) -> int:
-        """Add a branch that begins with ``word``; return its index. Raises EngineError."""
-        with self._desk.state_lock:
-            generation, current = self._desk.take_up(), self._desk.round
-            if generation is None or current is None:
-                raise NoModel("There are no branches yet. Write some first (ctrl+n).")
-            index = len(generation.branches)
-            generation.add_branch(1, begin=word.ids)
-            current.forced.add(index)
-            return index
+def open_word(session: Session, word: Word) -> int:
+    """Add a branch that begins with ``word``; return its index. Raises EngineError."""
+    with session.state_lock:
+        generation, current = session.take_up(), session.round
+        if generation is None or current is None:
+            raise NoModel(_NO_BRANCHES)
+        index = len(generation.branches)
+        current.forced.add(index)
+        generation.add_branch(1, begin=word.ids)
+        return index
 
 
 def _find_words(engine: Backend, generation: Generation) -> Words:

@@ -6,18 +6,12 @@ Only a digest and the last characters are kept, because a whole book may precede
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from srbwriter.story import NodeId, Story
-from srbwriter.story.model import as_list
+from srbwriter.story.model import JsonValue
 from srbwriter.unspaced import CHARACTER
 
-KEPT = "written for"
-"""The story value with the prefixes of the last rounds: a list of [first node, last node, *Prefix]."""
-
-_MOST_KEPT = 64
 END_CHARS = 48
 """Characters kept of a text's end: more than the longest word."""
 _GOES_ON = re.compile(r"[’'-]?\w")
@@ -38,11 +32,25 @@ class Prefix(NamedTuple):
         """Return the prefix for the whole ``text``."""
         return cls(len(text), _digest(text), text[-END_CHARS:])
 
+    @classmethod
+    def from_json(cls, kept: JsonValue) -> Prefix | None:
+        """Return the prefix that was kept as a list of its fields; None for anything else."""
+        match kept:
+            case [int(length), str(digest), str(end)]:
+                return cls(length, digest, end)
+            case _:
+                return None
+
     def begins(self, text: str) -> bool:
         """Whether ``text`` begins with it."""
         if len(text) < self.length or not text.endswith(self.end, 0, self.length):
             return False
         return _digest(text[: self.length]) == self.digest
+
+    def half_word(self, branch: str) -> str:
+        """Return the letters at its end that ``branch`` goes on with; empty if that begins a word."""
+        goes_on = _GOES_ON.match(branch) is not None and not CHARACTER.match(branch)
+        return _last_word(self.end) if goes_on else ""
 
     def join(self, text: str, branch: str) -> str:
         """Return ``branch`` as it follows ``text``, which may differ from this prefix at its end.
@@ -50,17 +58,17 @@ class Prefix(NamedTuple):
         A branch may begin inside the last word of the prefix, or need a space there. If ``text`` lacks them,
         they are inserted; no letter of either text is changed.
         """
-        word = _last_word(self.end)
-        inside = bool(word) and _GOES_ON.match(branch) is not None and not CHARACTER.match(branch)
-        if not branch or not text or (_last_word(text) == word if inside else text[-1] == self.end[-1:]):
+        inside = self.half_word(branch)
+        same = _last_word(text) == inside if inside else text[-1:] == self.end[-1:]
+        if not branch or not text or same:
             return branch
-        whole = word + branch if inside else branch
+        whole = inside + branch
         if text[-1].isspace():
             return whole.lstrip(" ")
         parted = whole[0].isspace() or CHARACTER.match(text[-1]) or CHARACTER.match(whole)
         if parted or _OPENED.search(text) or not (whole[0].isalnum() or _OPENING.match(whole)):
             return whole
-        before = self.end.removesuffix(word)
+        before = self.end.removesuffix(_last_word(self.end))
         return (before[len(before.rstrip()) :] or " ") + whole
 
 
@@ -74,25 +82,3 @@ def _last_word(text: str) -> str:
     while start and text[start - 1].isalnum() and not CHARACTER.match(text[start - 1]):
         start -= 1
     return text[start:]
-
-
-def keep_prefix(story: Story, nodes: Sequence[NodeId], prefix: Prefix) -> None:
-    """Store ``prefix`` in the story for the branches that begin in ``nodes``."""
-    kept = list(as_list(story.value(KEPT)))
-    first = min(nodes)
-    if kept and tuple(as_list(kept[-1])[2:]) == prefix:  # more branches of the same round
-        first = as_list(kept.pop())[0]
-    story.put_value(KEPT, [*kept, [first, max(nodes), *prefix]][-_MOST_KEPT:])
-
-
-def kept_prefixes(story: Story, nodes: Sequence[NodeId]) -> dict[NodeId, Prefix]:
-    """Return the stored prefixes of ``nodes``."""
-    found: dict[NodeId, Prefix] = {}
-    for entry in as_list(story.value(KEPT)):
-        match entry:
-            case [int(first), int(last), int(length), str(digest), str(end)]:
-                prefix = Prefix(length, digest, end)
-                found.update({node: prefix for node in nodes if first <= node <= last})
-            case _:
-                continue
-    return found

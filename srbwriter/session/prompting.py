@@ -1,23 +1,55 @@
-"""The tokens of a node's prompt, and their count by source."""
+"""Prompts: the tokens of the text up to a node, within the frame of an instruction model, and their account.
+
+For an instruction model the story is the answer to a request in the user's turn; the text around both comes
+from the model's own chat template. All of it comes before the story, so a growing story only adds tokens at
+the end of the prompt. A wish for one round is another user's turn near the end of the story; for a model
+without a chat template, a note in brackets.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.engine.types import Stop, TokenRun
+from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
-from srbwriter.story.context import Assembly, Layout, Segment, Tokenizer, Window, assemble
-from srbwriter.story.model import Settings, Span
-
-from .framing import ChatFrame
+from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
+from srbwriter.story.model import Settings, Span, Template
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
 
+log = logging.getLogger(__name__)
+
+REQUEST = (
+    "Continue the story that your answer begins with, from exactly where it stops. "
+    "Answer with the story's text alone, without an introduction or comments."
+)
+"""The default request, for stories without one."""
+
+WISH = "Continue the story from exactly where it stops, with this change: {wish}. Answer with the text alone."
+"""The user's turn for a wish. The answer to it begins with the last words of the story."""
+
+REWRITE = (
+    "Write the next passage of the story in another way, from exactly where it stops, with this change: "
+    "{wish}. Answer with the text alone. The passage as it was: {passage}"
+)
+"""The same for another version of a passage."""
+
 CHARS_PER_TOKEN = 12  # characters of text read for each token of the window; more than any prose needs
 LEAST_TOKENS = 4  # fewest tokens of a branch that continues after the model ended its text
 LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for generated text
+
+_TURN = "\u2063turn\u2063"  # invisible separators, which no template contains, trims or changes
+_TUNED = re.compile(r"(?:^|[^a-z])(instruct|chat|it|assistant|rp|thinking)(?:[^a-z]|$)")
+_PROSE_CHANNEL = (("<think>", "\n\n</think>\n\n"), ("<|start|>assistant", "<|channel|>final<|message|>"))
+"""The end of an opened answer → the text that ends the model's thinking there, so that prose follows.
+
+The first is of DeepSeek-R1 and Qwen's templates, the second of gpt-oss (the harmony format).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +74,6 @@ class Context:
     used: int
     total: int
     reserve: int = 0
-    cache_break: int = 0
     problems: list[str] = field(default_factory=list[str])
     frame: str = ""
     framed: bool = False
@@ -53,14 +84,147 @@ def with_words(stop: Stop) -> Stop:
     return replace(stop, min_tokens=max(stop.min_tokens, min(LEAST_TOKENS, stop.max_tokens or LEAST_TOKENS)))
 
 
+def wish_note(wish: str, passage: str = "", after: str = "") -> str:
+    """Return the notes for a wish where no chat template frames it: for new text, or for ``passage``."""
+    notes = (
+        ("What comes later", after),
+        ("The passage as it was", passage),
+        ("Editor's note for the next passage", wish),
+    )
+    return "".join(f"[{about}: {' '.join(text.split())}]\n" for about, text in notes if text)
+
+
+class ChatFrame:
+    """The text that a model's chat template puts around a story, and whether the model needs it."""
+
+    def __init__(self, engine: Backend) -> None:
+        self._engine = engine
+        self._problem = ""
+
+    @cached_property
+    def instruct(self) -> bool:
+        """Whether the model answers requests: then stories are framed unless their settings say otherwise.
+
+        A chat template alone proves nothing, converters put one into base models too. It is one if the token
+        after an answer in the template is the one with which its file says that the model ends, or ends a
+        turn. An engine elsewhere does not say that, and its model is judged by its name.
+        """
+        if self.template is None or self._second_turn is None:
+            return False
+        if not self._engine.capabilities.has("token_ids"):
+            return bool(_TUNED.search(self._engine.info.name.lower()))
+        closing = self._engine.tokenize(self._second_turn[0].lstrip(), parse_special=True)[:1]
+        turn = self._engine.info.metadata.get("tokenizer.ggml.eot_token_id", "")
+        return closing == [self._engine.eos] or [str(token) for token in closing] == [str(turn)]
+
+    @cached_property
+    def template(self) -> Template | None:
+        """The chat template as text around the user's turn; None without a usable one."""
+        self._problem = self._engine.capabilities.reason_for("chat_template")
+        if self._problem:
+            return None
+        try:
+            return self._read_template()
+        except NotSupported as error:
+            self._problem = str(error)
+        except EngineError as error:
+            self._problem = f"the chat template cannot be used ({error})"
+        return None
+
+    def _read_template(self) -> Template:
+        """Return the model's chat template. Raises NotSupported for one without a user's turn."""
+        engine = self._engine
+        text = self._render("user")
+        before, found, after = text.partition(_TURN)
+        if not found:
+            raise NotSupported("the chat template leaves the user's turn out")
+        before = self._without_own_words(before)
+        bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
+        return Template(name=engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after))
+
+    def _without_own_words(self, before: str) -> str:
+        """Return the text before the user's turn with an empty system message for the template's own one.
+
+        Templates put "You are a helpful AI assistant" there where nobody asks for it.
+        """
+        try:
+            opening, _, rest = self._render("system", "user").partition(_TURN)
+        except EngineError:  # it takes no system message
+            return before
+        closing = rest.partition(_TURN)[0]
+        own = len(before) > len(opening + closing) and before.startswith(opening)
+        return opening + closing if own and closing and before.endswith(closing) else before
+
+    def _render(self, *roles: str) -> str:
+        turns = [{"role": role, "content": _TURN} for role in roles]
+        return self._engine.apply_template(turns, enable_thinking=False)
+
+    @cached_property
+    def _second_turn(self) -> tuple[str, str] | None:
+        """The text around a second user's turn, with the end of the answer before it."""
+        try:
+            parts = self._render("user", "assistant", "user").split(_TURN)
+        except EngineError as error:
+            log.info("wishes are notes, the chat template has no second turn: %s", error)
+            return None
+        return (parts[2], _begin_prose(parts[3])) if len(parts) == 4 else None
+
+    def segments_of_wish(
+        self, wish: str, settings: Settings, tokenizer: Tokenizer, passage: str = "", after: str = ""
+    ) -> tuple[Segment, ...]:
+        """Return ``wish`` as a user's turn, or as a note where the model's chat template frames no turn.
+
+        It is about new text, or about ``passage``, which ``after`` follows in the story.
+        """
+
+        def segment(source: Source, text: str) -> Segment:
+            special = tokenizer.tokenize_template if source == "template" else None
+            return Segment(source, text, tuple((special or tokenizer.tokenize)(text)))
+
+        framed = self.apply(settings).template is not None and settings.template is None
+        turn = self._second_turn if framed else None
+        if turn is None:
+            return (segment("wish", wish_note(wish, passage, after)),)
+        asked = REWRITE.format(wish=wish, passage=passage) if passage else WISH.format(wish=wish)
+        return segment("template", turn[0]), segment("wish", asked), segment("template", turn[1])
+
+    def apply(self, settings: Settings) -> Settings:
+        """Return ``settings`` with the template and the request that frame the story, or without a template.
+
+        A template that the story names itself goes before the model's.
+        """
+        wanted = self.instruct if settings.framed is None else settings.framed
+        template = settings.template or (self.template if wanted else None)
+        if template is None or settings.framed is False:
+            return replace(settings, template=None)
+        usual = REQUEST if settings.template is None else template.request
+        return replace(settings, template=replace(template, request=settings.request or usual))
+
+    def describe(self, settings: Settings) -> str:
+        """Whether a request frames the story, and why not, in a sentence."""
+        if settings.framed is False:
+            return "The frame is off for this story: the model continues the text alone."
+        if self.apply(settings).template is not None:
+            return "The model is asked for a story, and the story is the beginning of its answer."
+        if problem := self._problem or self._engine.capabilities.reason_for("chat_template"):
+            return f"No frame: {problem}."
+        return "No frame: this model continues text and was not tuned to follow requests."
+
+
+def _begin_prose(opened: str) -> str:
+    """Return the opening of an answer, with the end of the model's thinking if it begins with thoughts."""
+    for opening, ended in _PROSE_CHANNEL:
+        if opened.rstrip().endswith(opening):
+            return opened.rstrip() + ended
+    return opened
+
+
 class Prompter:
     """Lays out prompts, each of which continues the previous one if possible."""
 
-    def __init__(self, story: Story, engine: Backend, n_ctx: int | None = None) -> None:
-        """Prepare prompts for ``engine``, in windows of ``n_ctx`` tokens; by default those of the engine."""
+    def __init__(self, story: Story, engine: Backend) -> None:
         self.story, self.engine = story, engine
-        self._n_ctx = n_ctx or engine.n_ctx
-        self._tokenizer = Tokenizer(
+        self.tokenizer = Tokenizer(
             tokenize=engine.tokenize_continuation,
             pieces=engine.pieces,
             vocabulary=engine.info.vocab,
@@ -74,29 +238,27 @@ class Prompter:
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
 
-    def layout(self, node: NodeId) -> Layout:
-        """Return the layout of the last prompt at ``node``."""
-        return self._layouts.get(node, Layout())
-
     def assemble(
         self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None,
-        layout: Layout | None = None, wish: str = "", passage: str = "", after: str = "",
+        wish: str = "", passage: str = "", after: str = "",
     ) -> Assembly:  # fmt: skip
         """Assemble the prompt at ``node``, or after its first ``at`` characters, with ``wish`` near its end.
 
         The wish is about new text, or about ``passage``, which stands there now with ``after`` behind it.
-        ``settings`` are those in force there; ``layout`` is by default that of the last prompt on the path.
-        Raises ContextError if the window is too small.
+        ``settings`` are those in force there. Raises ContextError if the window is too small.
         """
         path = self.story.path(node)
-        window = Window(self._n_ctx, self._reserve(stop), self._bos)
-        if layout is None:
-            layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
+        window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
+        layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
         framed = self.frame.apply(settings)
         asked: tuple[Segment, ...] = ()
         if wish:
-            asked = self.frame.segments_of_wish(wish, settings, self._tokenizer, passage, after)
-        return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous, asked)
+            asked = self.frame.segments_of_wish(wish, settings, self.tokenizer, passage, after)
+        return assemble(self._end(path, at), framed, self.tokenizer, window, layout, self._previous, asked)
+
+    def segments_of_wish(self, node: NodeId, wish: str) -> tuple[Segment, ...]:
+        """Return ``wish`` as it stands in a prompt at ``node``."""
+        return self.frame.segments_of_wish(wish, self.story.settings(node), self.tokenizer)
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """Store the layout of a used prompt for the next ones."""
@@ -118,30 +280,24 @@ class Prompter:
         """Return the sizes of the prompt by source, for display."""
         settings = self.story.settings(node)
         assembly = self.assemble(node, settings, stop)
-        parts = [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
-        parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped] + parts
+        parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
+        parts += [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
         return Context(
-            parts,
-            len(assembly.tokens),
-            self._n_ctx,
-            self._reserve(stop),
-            assembly.cache_break,
-            [str(p) for p in assembly.problems],
-            self.frame.describe(settings),
+            parts, len(assembly.tokens), self.engine.n_ctx, self._reserve(stop),
+            [str(p) for p in assembly.problems], self.frame.describe(settings),
             self.frame.apply(settings).template is not None,
-        )
+        )  # fmt: skip
 
     def _reserve(self, stop: Stop) -> int:
         wanted = stop.max_tokens if stop.max_tokens is not None else MOST_RESERVE
-        return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self._n_ctx // 4))
+        return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self.engine.n_ctx // 4))
 
     def _end(self, path: list[NodeId], at: int | None) -> list[tuple[str, tuple[Span, ...]]]:
         """Return the last nodes of the path, enough to fill the window, each with its spans.
 
         The last one is cut at character ``at``, if that is given.
         """
-        wanted = self._n_ctx * CHARS_PER_TOKEN
-        count = 8
+        wanted, count = self.engine.n_ctx * CHARS_PER_TOKEN, 8
         while True:
             nodes = self.story.nodes(path[-count:])
             if count >= len(path) or sum(len(n.text) for n in nodes) >= wanted:

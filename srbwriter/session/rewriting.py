@@ -1,45 +1,35 @@
-"""Variants of a passage in the middle of the story, written between the text before it and the text after it.
+"""Text in the middle of the story: new text for a place between two texts, or other words for a passage.
 
 A model that was trained to fill gaps reads both sides. Any other one, and one whose story is framed by a
-chat template, continues the text before; so does one that finds the present passage less likely between
-both sides than after the first alone: not every model that has tokens for gaps can use them. When all
-variants have ended, each gets its *fit*: the mean
-log-probability of the first tokens of the text after the passage, given the variant. A picked variant
-replaces the passage as one action, and keeps its tokens. Imports no screen and no HTTP.
+chat template, continues the text before. When all variants have ended they are ranked: each gets its *fit*,
+the mean log-probability of the first tokens of the text that follows, given the variant. A variant that is
+picked takes the place of the passage as one action, and keeps its tokens; so does the text after it.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from srbwriter.engine.infill import infill_ids
-from srbwriter.engine.types import (
-    NoModel,
-    Priority,
-    Prompt,
-    Request,
-    Sampling,
-    Stop,
-)
+from srbwriter.engine.types import NoModel, Priority, Request, Stop
 from srbwriter.models.suited import suited_to
 from srbwriter.prose import sentence_ends
-from srbwriter.story import NodeId, Refused, Story
+from srbwriter.story import Refused
 from srbwriter.story.model import Span
 from srbwriter.story.spans import fit as ids_fit
 
-from .instrument import Desk, Instrument
+from .instrument import Instrument
 from .sampling import sample_branches
 from .scoring import scoring_request
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
     from srbwriter.engine.generation import Branch, Generation
+
+    from .session import Session
 
 MOST = 9
 """Variants at once: a digit picks each of them."""
@@ -49,16 +39,17 @@ FIT_TOKENS = 64
 """Tokens of the text after a passage by which its variants are ranked."""
 WISH_CHARS = 400
 """Characters of the text after a passage that the model reads beside a wish."""
-PRESENT = -1
-"""The present passage, among the fits of its variants."""
+WISHES = ("shorter", "more concrete", "in another tense", "from her view")
+"""Wishes to choose from, beside one that the writer types."""
 
 _AFTER_CHARS = 16_000  # of the text after the passage that a model that fills gaps may read
 _FIT_CHARS = 12 * FIT_TOKENS  # more than these tokens have in any prose
-_BEFORE_CHARS = 240  # kept to find the passage again
+_AROUND_CHARS = 120  # kept on both sides to find the passage again
+_GONE = "The passage has changed in the story. Go back and select it again."
 
 
 class Passage(NamedTuple):
-    """Characters ``start`` to ``end`` of the story, with the text around them.
+    """Characters ``start`` to ``end`` of the story, with the text around them; a place if ``text`` is empty.
 
     A space before it is part of it, as it is of most models' tokens; space after it is not.
     """
@@ -69,15 +60,44 @@ class Passage(NamedTuple):
     before: str
     after: str
 
+    @classmethod
+    def between(cls, text: str, start: int, end: int) -> Passage:
+        """Return characters ``start`` to ``end`` of ``text``."""
+        around = text[max(0, start - _AROUND_CHARS) : start], text[end : end + _AFTER_CHARS]
+        return cls(start, end, text[start:end], *around)
+
     def find(self, text: str) -> int | None:
         """Return where the passage starts in ``text``, the story now; None if it is no longer found.
 
         It may have moved if the text before it has changed; then it must occur once.
         """
-        if text.startswith(self.before + self.text, self.start - len(self.before)):
+        after = "" if self.text else self.after[:_AROUND_CHARS]
+        if text.startswith(self.before + self.text + after, self.start - len(self.before)):
             return self.start
-        found = text.find(self.text)
-        return found if found >= 0 and text.find(self.text, found + 1) < 0 else None
+        lead = len(self.before) if not self.text else 0
+        whole = self.text or self.before + after
+        found = text.find(whole)
+        return found + lead if found >= 0 and text.find(whole, found + 1) < 0 else None
+
+    @property
+    def lead(self) -> str:
+        """The space that its variants begin with."""
+        if self.text:
+            return self.text[: len(self.text) - len(self.text.lstrip())]
+        return "" if not self.before or self.before[-1].isspace() else " "
+
+    @property
+    def joint(self) -> str:
+        """What parts its variants from the text after it."""
+        if self.text or not self.after or self.after[0].isspace():
+            return ""
+        own_line = self.before[len(self.before.rstrip("\n")) :] or ("\n" if not self.before else "")
+        return own_line or (" " if self.after[0].isalnum() or self.after[0] in "“\"'‘«(" else "")
+
+    @property
+    def has_breaks(self) -> bool:
+        """Whether its variants may have line breaks."""
+        return "\n" in self.text if self.text else self.lead == ""
 
 
 def passage_at(text: str, start: int, end: int) -> Passage:
@@ -93,10 +113,14 @@ def passage_at(text: str, start: int, end: int) -> Passage:
         raise ValueError("There are no words here. Select a passage, or put the cursor into a sentence.")
     if end - start > MOST_CHARS:
         raise ValueError(f"The passage has {end - start} characters. Select at most {MOST_CHARS}.")
-    if text[start - 1 : start] == " ":
-        start -= 1
-    before, after = text[max(0, start - _BEFORE_CHARS) : start], text[end : end + _AFTER_CHARS]
-    return Passage(start, end, text[start:end], before, after)
+    return Passage.between(text, start - (text[start - 1 : start] == " "), end)
+
+
+def place_at(text: str, at: int) -> Passage:
+    """Return the place for new text at character ``at``; inside a word, the one behind it."""
+    while 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum():
+        at += 1
+    return Passage.between(text, *(2 * (at - (text[at - 1 : at] == " "),)))
 
 
 def _sentence_at(text: str, at: int) -> tuple[int, int]:
@@ -108,311 +132,227 @@ def _sentence_at(text: str, at: int) -> tuple[int, int]:
     return begin + ends[last - 1], begin + ends[last]
 
 
-# ---- what is asked of the engine
+class Variant(NamedTuple):
+    """What a branch wrote, as it stands in the place of a passage: ``head``, ``spelt`` and ``tail``.
 
-
-def gap_prompt(engine: Backend, before: Prompt, after: str) -> list[int] | None:
-    """Return the prompt for a text between two others; None if the model cannot fill gaps.
-
-    The request for it has ``add_bos``, and ``before`` no token for that.
-    """
-    return infill_ids(engine, before, after) if engine.fim is not None and after.strip() else None
-
-
-def gap_requests(
-    engine: Backend, before: Sequence[int], gap: Sequence[int], passage: str, priority: Priority
-) -> list[Request]:
-    """Return requests for :func:`fills_gap`, which score ``passage`` after ``gap`` and after ``before``."""
-    ids = engine.tokenize_continuation(passage)
-    if gap[:1] != [engine.bos] and before[:1] == (engine.bos,):
-        gap = [*before[:1], *gap]
-    return [scoring_request((*head, *ids), len(head), priority) for head in (gap, before)]
-
-
-def fills_gap(scored: Sequence[Generation]) -> bool:
-    """Whether the passage is likelier between both texts than after the first one."""
-    between, after = map(fit_of, scored)
-    return between is not None and after is not None and between > after
-
-
-def variants_request(
-    engine: Backend, prompt: Prompt, passage: str, n: int, sampling: Sampling | tuple[Sampling, ...]
-) -> Request:
-    """Return the request for ``n`` variants of ``passage`` after ``prompt``.
-
-    They are about as long as the passage, and end with a sentence if it does.
-    """
-    length, whole = max(4, len(engine.tokenize(passage))), passage.rstrip()
-    stop = Stop(max_tokens=length)
-    if (sentence_ends(whole) or [0])[-1] == len(whole):
-        stop = Stop(max_tokens=2 * length + 8, min_tokens=2 * length // 3, boundary="sentence")
-    return Request(prompt, n=n, sampling=sampling, stop=stop, priority=Priority.NORMAL)
-
-
-class Rewrite(NamedTuple):
-    """The text of a variant without space at its end, and its tokens.
-
-    ``ids`` spell ``lead``, which the text before the variant ends with already, and the text but for its last
-    characters, ``tail``.
+    ``ids`` spell ``healed``, which the text before it ends with already, and ``spelt``.
     """
 
-    text: str
+    head: str
+    spelt: str
+    tail: str
     ids: tuple[int, ...]
-    tail: str = ""
-    lead: str = ""
+    healed: str
 
     @classmethod
-    def of(cls, branch: Branch, chars: int | None = None) -> Rewrite:
-        """Return the text of a branch now, or its first ``chars`` characters."""
-        buffer = branch.buffer
-        text = "".join(buffer.pieces)[:chars].rstrip()
-        count = bisect_right(buffer.ends, len(text))
-        covered = buffer.ends[count - 1] if count else 0
-        lead = branch.generation.healed if branch.overlap else ""
-        return cls(text, tuple(buffer.ids[:count]), text[covered:], lead)
+    def of(cls, branch: Branch, passage: Passage, chars: int | None = None) -> Variant:
+        """Return the text of a branch now, or its first ``chars`` characters, without breaks at its edges."""
+        ends, text = branch.buffer.ends, "".join(branch.buffer.pieces)[:chars]
+        begin = len(text) - len(text.lstrip())
+        end = len(text.rstrip())
+        if not passage.has_breaks and (cut := text.find("\n", begin, end)) >= 0:
+            end = begin + len(text[begin:cut].rstrip())
+        if end <= begin:
+            return cls("", "", "", (), "")
+        lead = passage.lead if passage.text or begin else ""
+        if lead == text[:begin]:
+            lead, begin, first, known = "", 0, 0, 0
+        else:  # its tokens from the first one on that begins behind its own space
+            first = bisect_left(ends, begin) + 1 if begin else 0
+            known = ends[first - 1] if first else 0
+        last = bisect_right(ends, end)
+        spelt = text[known : ends[last - 1]] if last > first else ""
+        known = known if spelt else end
+        healed = branch.generation.healed if branch.overlap and not first and not lead else ""
+        ids = tuple(branch.buffer.ids[first:last]) if spelt else ()
+        return cls(lead + text[begin:known], spelt, text[known + len(spelt) : end], ids, healed)
 
-    def tokens(self, engine: Backend) -> tuple[int, ...]:
-        """Return tokens for all of the text."""
-        return (*self.ids, *(engine.tokenize_continuation(self.tail) if self.tail else ()))
+    @property
+    def text(self) -> str:
+        return self.head + self.spelt + self.tail
 
-    def spans(self, vocab: str) -> tuple[Span, ...]:
+    def spans(self, vocab: str, joint: str) -> tuple[Span, ...]:
         """Return the text as a story keeps it; ``vocab`` is that of the ids."""
+        known = Span(self.spelt, "model", self.ids, vocab, (), self.healed)
         if not ids_fit(self.ids):
-            return (Span(self.text, "model"),)
-        spelt = self.text.removesuffix(self.tail)
-        known = Span(spelt, "model", self.ids, vocab, (), self.lead)
-        return (known, Span(self.tail, "model")) if self.tail else (known,)
-
-
-def fit_requests(
-    engine: Backend, generation: Generation, before: Sequence[int], passage: str, after: str
-) -> dict[int, Request]:
-    """Return a request for the fit of each variant and of the ``passage`` (:data:`PRESENT`), by its number.
-
-    They score the beginning of ``after`` and write nothing. ``before`` are tokens of the text before the
-    passage; if there are none, the prompt of the variants is that text.
-    """
-    healed: list[int] = []
-    if not before:
-        before, healed = generation.prompt_ids, engine.tokenize_continuation(generation.healed)
-    texts = {b.index: Rewrite.of(b).tokens(engine) for b in generation.branches if b.text.strip()}
-    texts[PRESENT] = (*healed, *engine.tokenize_continuation(passage))
-    following = engine.tokenize_continuation(after[:_FIT_CHARS])[:FIT_TOKENS]
-    priority = generation.request.priority
-    heads = {index: (*before, *ids) for index, ids in texts.items()}
-    return {i: scoring_request((*head, *following), len(head), priority) for i, head in heads.items()}
-
-
-def why_unranked(engine: Backend, after: str) -> str:
-    """Return why variants before ``after`` can have no fit; empty if they can."""
-    if not after.strip():
-        return "no text follows the passage"
-    return engine.capabilities.reason_for("prompt_logprobs")
-
-
-def fit_of(scored: Generation) -> float | None:
-    """Return the mean log-probability of the scored text; None if it is not known."""
-    known = [one.logprob for one in scored.prompt_logprobs if one.logprob > -math.inf]
-    return sum(known) / len(known) if known and scored.error is None else None
+            known = Span(self.spelt, "model")
+        parts = (Span(self.head, "model"), known, Span(self.tail + joint, "model"))
+        return tuple(span for span in parts if span.text)
 
 
 @dataclass(slots=True)
-class Rewrites:
+class Variants:
     """The variants of one attempt."""
 
     generation: Generation
-    before: tuple[int, ...]
-    """Tokens of the text before the passage, for models that fill gaps; else it is the prompt."""
-    after: str
     unranked: str = ""
-    """Why the variants have no fit; empty if they have, or will have."""
+    """Why they have no fit; empty if they have, or will have."""
     fits: dict[int, float] = field(default_factory=dict[int, float])
-    """The mean log-probability of the text after it, by the number of the variant (:data:`PRESENT`)."""
-    scoring: dict[int, Generation] = field(default_factory=dict[int, "Generation"])
+    """The mean log-probability of the text after the passage, by the number of the variant."""
+    done: bool = False
+    """Whether all have ended, and are ranked as far as they can be."""
 
     @property
     def best(self) -> int | None:
         """The number of the variant that fits best; None if none has a fit."""
-        return max((i for i in self.fits if i != PRESENT), key=lambda i: self.fits[i], default=None)
-
-    @property
-    def done(self) -> bool:
-        """Whether all variants have ended, and are ranked as far as they can be."""
-        ranked = bool(self.unranked) or len(self.fits) == len(self.scoring) > 0
-        return self.generation.done and ranked
-
-    def cancel(self) -> None:
-        for one in (self.generation, *self.scoring.values()):
-            one.cancel()
-
-    def score(self, engine: Backend, passage: str) -> None:
-        """Submit the requests for the fits; they arrive on the engine's thread. Raises EngineError."""
-        asked = fit_requests(engine, self.generation, self.before, passage, self.after)
-        self.scoring = {index: engine.submit(request) for index, request in asked.items()}
-        for index, scored in self.scoring.items():
-            scored.add_listener(partial(self._take_fit, index))
-            self._take_fit(index)  # it may have ended already
-
-    def _take_fit(self, index: int) -> None:
-        if (scored := self.scoring[index]).done and index not in self.fits:
-            found = fit_of(scored)
-            if found is None:
-                self.unranked = str(scored.error or "the engine gave no likelihood")
-            else:
-                self.fits[index] = found
+        return max(self.fits, key=lambda i: self.fits[i], default=None)
 
 
 class Rewriting(Instrument):
-    """Writes variants of a passage of the story, and puts one in its place."""
+    """Writes variants of a passage of the story, or for a place, and puts one there."""
 
-    name: ClassVar[str] = "rewriting"
-
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.passage: Passage | None = None
-        self.variants: Rewrites | None = None
+        self.variants: Variants | None = None
         self.problem: Exception | None = None
         """Why there are no variants, or no fits."""
         self._attempts = 0
-        self._checks: list[Generation] = []
+        self._running: list[Generation] = []
 
     def model_changed(self) -> None:
         self.stop()
 
     def close(self) -> None:
-        self.stop()
+        self.leave()
 
     def stop(self) -> None:
         """Stop the variants; those that are written stay."""
-        if self.variants is not None:
-            self.variants.cancel()
-        for check in self._checks:
-            check.cancel()
+        for generation in self._running:
+            generation.cancel()
 
     def leave(self) -> None:
         """Stop the variants and forget them; the story stays as it is."""
+        self._attempts += 1
         self.stop()
         self.passage = self.variants = None
-        self._attempts += 1
 
     def write(self, passage: Passage, wish: str = "") -> None:
-        """Request variants of ``passage``, which are :attr:`variants` soon, or :attr:`problem` says why not.
+        """Request variants for ``passage``, which are :attr:`variants` soon, or :attr:`problem` says why not.
 
         With a ``wish`` they follow it: the model reads it and the passage near the end of the text before,
         and fills no gap. Variants of before stop. Raises ReadOnlyStory or NoModel.
         """
-        self._desk.may_write()
-        self.stop()
-        self._attempts += 1
-        self.passage, self.variants, self.problem, self._checks = passage, None, None, []
-        self._later(self._attempts, partial(self._prepare, passage, self._attempts, wish))
+        self._session.may_write()
+        self.leave()
+        self.passage, self.problem = passage, None
+        attempt = self._attempts
 
-    def _later(self, attempt: int, act: Callable[[], None]) -> None:
-        """Run ``act`` on the instrument's thread, unless another attempt has begun by then."""
-
-        def guarded() -> None:
-            if attempt != self._attempts:
-                return
+        def act() -> None:
             try:
-                act()
+                if attempt == self._attempts:
+                    self._write(passage, wish, attempt)
             except Exception as error:  # shown by the interface
-                self.problem = error
+                if attempt == self._attempts:
+                    self.problem = error
 
-        self.later(guarded)
+        self.later(act)
 
-    def _after(self, attempt: int, ended: Sequence[Generation], act: Callable[[], None]) -> None:
-        """Run ``act`` once, on the instrument's thread, when all of ``ended`` are."""
-        waits = [act]
-
-        def on_news() -> None:
-            if all(generation.done for generation in ended):
-                self._later(attempt, lambda: waits.pop()() if waits else None)
-
-        for generation in ended:
-            generation.add_listener(on_news)
-        on_news()  # they may have ended already
-
-    def _prepare(self, passage: Passage, attempt: int, wish: str) -> None:
-        """Assemble the prompt, and find out whether the model fills the gap."""
-        desk = self._desk
-        with desk.state_lock:
-            desk.keep()
-            story, engine, prompter = desk.story, desk.engine, desk.prompter
-            start = passage.find(desk.text())
-        if engine is None:
-            raise NoModel("the model is still loading")
-        if start is None:
-            raise Refused(_GONE)
-        node, at = _node_at(story, start)
-        settings = story.settings(node)
-        room = Stop(max_tokens=2 * len(engine.tokenize(passage.text)) + FIT_TOKENS)
-        now, following = passage.text.strip(), passage.after[:WISH_CHARS]
-        assembly = prompter.assemble(node, settings, room, at, wish=wish, passage=now, after=following)
-        n, base, before, gap = max(1, min(desk.n, MOST)), desk.sampling, assembly.tokens, None
+    def _write(self, passage: Passage, wish: str, attempt: int) -> None:
+        """Write the variants, wait until they have ended, and rank them."""
+        session = self._session
+        with session.state_lock:
+            session.keep()
+            story, engine, prompter = session.story, session.engine, session.prompter
+            start = passage.find(session.text())
+            if engine is None:
+                raise NoModel("the model is still loading")
+            if start is None:
+                raise Refused(_GONE)
+            node, at = session.node_at(start)
+            settings = story.settings(node)
+            stop = _stop_of(engine, passage, session.stop_of_answer(session.stop))
+            room = Stop(max_tokens=(stop.max_tokens or 0) + FIT_TOKENS)
+            now, following = passage.text.strip(), passage.after[:WISH_CHARS]
+            assembly = prompter.assemble(node, settings, room, at, wish, now, following)
+            framed = prompter.frame.apply(settings).template is not None
+        base, before, n = session.sampling, assembly.tokens, max(1, min(session.n, MOST))
         if base.seed is not None:
             base = replace(base, seed=base.seed + attempt * MOST)
         samplings = sample_branches(base, settings.sampling, n)
-        plain = variants_request(engine, prompter.prompt(assembly), passage.text, n, samplings)
-        more = desk.variety.request_fields(samplings, engine.capabilities)
-        plain = replace(plain, heal=True, add_bos=False, **more)
-        fills = suited_to(engine.info.metadata).fills_gaps
-        if fills and not wish and prompter.frame.apply(settings).template is None and before:
-            gap = gap_prompt(engine, before[1:] if before[0] == engine.bos else before, passage.after)
-        if gap is None or not engine.capabilities.has("prompt_logprobs"):
-            self._begin(engine, passage, attempt, plain, before, gap)
-            return
-        asked = gap_requests(engine, before, gap, passage.text, Priority.NORMAL)
-        checks = self._checks = [engine.submit(request) for request in asked]
-
-        def begin() -> None:
-            self._begin(engine, passage, attempt, plain, before, gap if fills_gap(checks) else None)
-
-        self._after(attempt, checks, begin)
-
-    def _begin(
-        self, engine: Backend, passage: Passage, attempt: int, plain: Request, before: tuple[int, ...],
-        gap: list[int] | None,
-    ) -> None:  # fmt: skip
-        """Submit the request ``plain``, with the prompt ``gap`` if there is one, and rank what is written."""
-        request = plain if gap is None else replace(plain, prompt=gap, heal=False, add_bos=True)
-        generation, why = engine.submit(request), why_unranked(engine, passage.after)
-        found = Rewrites(generation, () if gap is None else before, passage.after, why)
+        request = Request(
+            prompter.prompt(assembly), n=n, sampling=samplings, stop=stop, priority=Priority.NORMAL,
+            heal=True, add_bos=False, **session.variety.request_fields(samplings, engine.capabilities),
+        )  # fmt: skip
+        gap = suited_to(engine.info.metadata).fills_gaps and engine.fim is not None and passage.after.strip()
+        if gap and before and not wish and not framed:
+            ids = infill_ids(engine, before[1:] if before[0] == engine.bos else before, passage.after)
+            request = replace(request, prompt=ids, heal=False, add_bos=True)
+        else:
+            gap = ""
+        generation = engine.submit(request)
+        self._running = [generation]
+        why = "" if passage.after.strip() else "no text follows"
+        found = Variants(generation, why or engine.capabilities.reason_for("prompt_logprobs"))
+        if attempt == self._attempts:
+            self.variants = found
+            generation.wait()
+        if attempt == self._attempts and not found.unranked:
+            self._rank(engine, found, passage, before if gap else generation.prompt_ids, bool(gap))
+        found.done = True
         if attempt != self._attempts:
-            found.cancel()
-            return
-        self.variants = found
-        if not why:
-            self._after(attempt, [generation], lambda: found.score(engine, passage.text))
+            self.stop()
+
+    def _rank(
+        self, engine: Backend, found: Variants, passage: Passage, before: tuple[int, ...], gap: bool
+    ) -> None:
+        """Score the beginning of the text after each variant."""
+        following = engine.tokenize_continuation((passage.joint + passage.after)[:_FIT_CHARS])[:FIT_TOKENS]
+        scored: dict[int, Generation] = {}
+        for branch in found.generation.branches:
+            variant = Variant.of(branch, passage)
+            if variant.text.strip():
+                healed = "" if gap or variant.healed else found.generation.healed
+                head = engine.tokenize_continuation(healed + variant.head) if healed + variant.head else []
+                tail = engine.tokenize_continuation(variant.tail) if variant.tail else []
+                path = (*before, *head, *variant.ids, *tail)
+                request = scoring_request((*path, *following), len(path), Priority.NORMAL)
+                scored[branch.index] = engine.submit(request)
+        self._running += scored.values()
+        for index, generation in scored.items():
+            generation.wait()
+            known = [one.logprob for one in generation.prompt_logprobs if one.logprob > -math.inf]
+            if known:
+                found.fits[index] = sum(known) / len(known)
+
+    def shown(self, index: int) -> str:
+        """Return variant ``index`` as it would stand in the story now."""
+        if self.passage is None or self.variants is None:
+            return ""
+        return Variant.of(self.variants.generation.branches[index], self.passage).text
 
     def apply(self, index: int, chars: int | None = None) -> None:
-        """Put variant ``index``, or its first ``chars`` characters, in the place of the passage: one action.
+        """Put variant ``index``, or its branch's first ``chars`` characters, in the place of the passage.
 
-        Raises ValueError without words, and Refused if the passage has changed in the story.
+        One action. Raises ValueError without words, and Refused if the passage has changed in the story.
         """
-        desk, passage, found = self._desk, self.passage, self.variants
+        session, passage, found = self._session, self.passage, self.variants
         if passage is None or found is None or not 0 <= index < len(found.generation.branches):
             raise ValueError(f"There is no variant {index + 1}.")
-        variant = Rewrite.of(found.generation.branches[index], chars)
-        if not variant.text.strip() or desk.engine is None:
+        variant = Variant.of(found.generation.branches[index], passage, chars)
+        if not variant.text.strip() or session.engine is None:
             raise ValueError(f"Variant {index + 1} has no words yet.")
-        spans, story = variant.spans(desk.engine.info.vocab), desk.story
+        spans, story = variant.spans(session.engine.info.vocab, passage.joint), session.story
 
         def put() -> None:
-            start = passage.find(story.text(story.current))
+            start = passage.find(session.text())
             if start is None:
                 raise Refused(_GONE)
             story.rewrite(start, start + len(passage.text), spans)
 
-        desk.together(put)
+        session.together(put)
         self.leave()
 
 
-_GONE = "The passage has changed in the story. Go back and select it again."
+def _stop_of(engine: Backend, passage: Passage, usual: Stop) -> Stop:
+    """Return the rule for variants: about as long as the passage, and with a sentence's end if it has one.
 
-
-def _node_at(story: Story, place: int) -> tuple[NodeId, int]:
-    """Return the node with character ``place`` - 1 of the current text, and the offset after it."""
-    path = story.path(story.current)
-    ends = list(accumulate(len(node.text) for node in story.nodes(path)))
-    index = bisect_left(ends, place)
-    return path[index], place - (ends[index - 1] if index else 0)
+    For a place they are as long as branches are, in whole sentences.
+    """
+    if not passage.text:
+        most = usual.max_tokens or 64
+        return replace(usual, max_tokens=most + 32, min_tokens=most // 2, boundary="sentence")
+    length, whole = max(4, len(engine.tokenize(passage.text))), passage.text.rstrip()
+    if (sentence_ends(whole) or [0])[-1] == len(whole):
+        return Stop(max_tokens=2 * length + 8, min_tokens=2 * length // 3, boundary="sentence")
+    return Stop(max_tokens=length)

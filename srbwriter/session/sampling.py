@@ -26,7 +26,6 @@ class Variety:
     """How new branches are sampled together; see :mod:`srbwriter.engine.siblings`."""
 
     siblings: Together = "independent"
-    renew: bool = True  # whether near-duplicates are rolled again
 
     def request_fields(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
         """Return the fields of a request that the engine supports and ``samplings`` permit."""
@@ -71,7 +70,7 @@ def follow_usual(record: _Record, before: _Record, after: _Record) -> _Record:
 
 def variety_of(settings: Settings) -> Variety:
     """Return the variety from the settings."""
-    return Variety(settings[keys.SIBLINGS], settings[keys.RENEW_DUPLICATES])
+    return Variety(settings[keys.SIBLINGS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,13 @@ class Usual:
     variety: Variety
     n: int
     of_model: frozenset[str] = frozenset()  # fields that suit the model
+
+
+def usual_of(settings: Settings) -> Usual:
+    return Usual(
+        launch.sampling(settings), launch.stop(settings), variety_of(settings), launch.branches(settings),
+        launch.fields_of_model(settings),
+    )  # fmt: skip
 
 
 class Knobs(Protocol):

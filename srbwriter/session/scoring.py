@@ -51,14 +51,17 @@ def story_tokens(engine: Backend, segments: Iterable[Segment], begin: int) -> li
     at, tokens = 0, list[Written]()
     for segment in segments:
         if segment.source == "story":
-            pieces = engine.pieces(segment.tokens)
+            pieces, length = engine.pieces(segment.tokens), len(segment.text)
             found = tokens_with_text(segment.tokens, pieces, at, begin)
-            if b"".join(pieces) != segment.text.encode(
-                "utf-8", "replace"
-            ):  # the vocabulary does not reproduce the text exactly
-                found = _evenly(found, begin, len(segment.text))
+            if b"".join(pieces) != segment.text.encode("utf-8", "replace"):
+                # The vocabulary does not reproduce the text: its characters are spread evenly.
+                places = [begin + k * length // max(len(found), 1) for k in range(len(found) + 1)]
+                found = [
+                    token._replace(start=start, end=end, inside=False)
+                    for token, start, end in zip(found, places, places[1:], strict=False)
+                ]
             tokens += found
-            begin += len(segment.text)
+            begin += length
         at += len(segment.tokens)
     return tokens
 
@@ -105,12 +108,3 @@ class Paths:
         """Discard everything, after a change of the model."""
         with self._lock:
             self._paths.clear()
-
-
-def _evenly(tokens: Sequence[Written], begin: int, length: int) -> list[Written]:
-    """Return tokens that do not reproduce their text, with the characters spread evenly over them."""
-    places = [begin + k * length // max(len(tokens), 1) for k in range(len(tokens) + 1)]
-    return [
-        token._replace(start=start, end=end, inside=False)
-        for token, start, end in zip(tokens, places, places[1:], strict=False)
-    ]

@@ -14,28 +14,28 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
     ONLY_READ,
     EngineError,
     NoModel,
-    NotSupported,
     Priority,
     Prompt,
     Request,
     TokenRun,
 )
 
-from .instrument import Desk, Instrument
-from .rounds import Round, Turn
+from .instrument import Instrument
+from .round import Round, Turn
 from .scoring import Written, scoring_request, story_tokens, tokens_with_text
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
     from srbwriter.story.context import Assembly
+
+    from .session import Session
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +95,8 @@ class TokenText:
 class Tokens(Instrument):
     """The token views of a session, and forks and bans at a token."""
 
-    name: ClassVar[str] = "tokens"
-
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.gather = False
         """Whether new branches report log-probabilities; otherwise they are looked up when asked for."""
         self.version = 0
@@ -106,23 +104,12 @@ class Tokens(Instrument):
         self._scoring: dict[tuple[int, ...], tuple[int, Generation, float]] = {}
         self._refused: set[tuple[int, ...]] = set()
         self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
-        self._read: tuple[int, ...] = ()  # the prompt of the last round
-        self._prompt: Generation | None = None  # a round whose prompt is being scored
-
-    def round_begins(self, current: Round) -> None:
-        generation = current.generation
-        if generation is not None:
-            self._read = generation.prompt_ids
-            self._prompt = generation if generation.request.prompt_logprobs is not None else None
-
-    def model_changed(self) -> None:
-        self.forget()
 
     @property
     def progress(self) -> str:
         running = [(first, lookup) for first, lookup, _ in self._scoring.values() if not lookup.done]
         since = min((at for _, lookup, at in self._scoring.values() if not lookup.done), default=math.inf)
-        current = self._desk.round
+        current = self._session.round
         writing = current is not None and any(branch.live for branch in current.branches)
         if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # paused by branches
             return ""
@@ -138,37 +125,12 @@ class Tokens(Instrument):
         self._scoring.clear()
 
     def shape(self, request: Request) -> Request:
-        """Return ``request``, with log-probabilities if :attr:`gather` is set.
-
-        The words typed since the last round are scored while they are read, which evaluates nothing twice.
-        """
-        engine = self._desk.engine
-        if not self.gather or engine is None or not engine.capabilities.has("logprobs"):
-            return request
-        first = self._first_typed(engine, request.prompt)
-        if first is not None:
-            request = replace(request, prompt_logprobs=0, score_from=first)
-        return replace(request, logprobs=0)
-
-    def _first_typed(self, engine: Backend, prompt: Prompt) -> int | None:
-        """Return the first token of words at the end of ``prompt`` that no round has read yet, if any.
-
-        None also if tokens before them have no log-probabilities: they would have to be evaluated again.
-        """
-        can = engine.capabilities
-        if not self._read or not can.has("prompt_logprobs") or len(prompt) < 2:
-            return None
-        head, typed = prompt[0], prompt[-1]
-        if not isinstance(head, TokenRun) or not isinstance(typed, TokenRun) or head.ids is None:
-            return None
-        ids = (*head.ids, *engine.tokenize_continuation(typed.text))
-        known = self._desk.scored.of(ids)
-        first = next((at for at in range(1, len(ids)) if at not in known), len(ids))
-        read = common_prefix(self._read, ids, 0, len(ids))
-        return first if max(read, len(head.ids)) <= first < len(ids) else None
+        """Return ``request``, with log-probabilities if :attr:`gather` is set."""
+        can = self._session.capabilities
+        return replace(request, logprobs=0) if self.gather and can.has("logprobs") else request
 
     def _model(self) -> Backend:
-        engine = self._desk.engine
+        engine = self._session.engine
         if engine is None:
             raise NoModel("the model is still loading")
         return engine
@@ -177,18 +139,18 @@ class Tokens(Instrument):
 
     def branch_tokens(self, index: int) -> Future[TokenText]:
         """Return the present text of branch ``index`` as tokens. Raises EngineError if no engine has it."""
-        branch = self._desk.steered(index)
+        branch = self._session.steered(index)
         return self.later(lambda: self.of_branch(branch))
 
     def story_tokens(self) -> Future[TokenText]:
         """Return the part of the story that the model reads as tokens. Raises NoModel, StoryError."""
-        desk = self._desk
-        with desk.state_lock:
-            prompter = desk.prompter
-            desk.keep()
-            here, length = desk.story.current, len(desk.text())
+        session = self._session
+        with session.state_lock:
+            prompter = session.prompter
+            session.keep()
+            here, length = session.story.current, len(session.text())
         return self.later(
-            lambda: self.of_story(prompter.assemble(here, desk.story.settings(here), desk.stop), length)
+            lambda: self.of_story(prompter.assemble(here, session.story.settings(here), session.stop), length)
         )
 
     def of_branch(self, branch: Branch) -> TokenText:
@@ -277,20 +239,13 @@ class Tokens(Instrument):
         if text.of_story:
             self._turn_story(text, place, (token,), ())
             return -1
-        with self._desk.state_lock:
-            branch = self._desk.steered(text.index)
+        with self._session.state_lock:
+            branch = self._session.steered(text.index)
             generation = branch.generation
-            if self._desk.round is not None and generation is not self._desk.round.generation:
-                raise NotSupported(
-                    f"Branch {text.index + 1} has a wish of its own or is a variant, so no other branch can "
-                    "begin like it. Pick it up to here, and choose the word in the story."
-                )
             begin = (*text.path(place)[len(text.prompt) :], token)
             sampling = replace(branch.sampling, seed=None)
-            index = len(self._desk.round.branches if self._desk.round is not None else generation.branches)
+            index = len(generation.branches)
             generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
-            if self._desk.round is not None:
-                self._desk.round.duplicates.steered.add(index)  # it begins like another branch on purpose
             return index
 
     def ban(self, text: TokenText, place: int) -> None:
@@ -299,28 +254,28 @@ class Tokens(Instrument):
         In the story, a new round begins there without it. Raises NotSupported where the engine cannot.
         """
         token = text.tokens[place].id
-        self._desk.capabilities.require("without")
+        self._session.capabilities.require("without")
         if text.of_story:
             self._turn_story(text, place, (), (token,))
             return
-        branch = self._desk.steered(text.index)
+        branch = self._session.steered(text.index)
         begin = text.path(place)[len(text.prompt) :]
         branch.reroll(begin=begin, without=self.without(text, place, token))
 
     def _turn_story(
         self, text: TokenText, place: int, chosen: tuple[int, ...], without: tuple[int, ...]
     ) -> None:
-        desk = self._desk
-        desk.may_write()
+        session = self._session
+        session.may_write()
         start = place
         while text.tokens[start].inside:  # a character belongs to one node
             start -= 1
         prompt = text.path(start)
         begin = (*text.path(place)[len(prompt) :], *chosen)
-        with desk.state_lock:
-            desk.leave_round(lambda: desk.cut_at(text.tokens[start].start))
-            current = Round(desk.story, desk.story.current, desk.n)
-            desk.begin_round(current, turn=Turn(prompt, begin, without))
+        with session.state_lock:
+            session.leave_round(lambda: session.cut_at(text.tokens[start].start))
+            current = Round(session.story, session.story.current, session.n)
+            session.begin_round(current, turn=Turn(prompt, begin, without))
 
     def without(self, text: TokenText, place: int, token: int | None = None) -> tuple[int, ...]:
         """Ban ``token`` at a position of a branch; return all tokens banned there."""
@@ -338,7 +293,7 @@ class Tokens(Instrument):
         If ``done``, the others are looked up while the engine is idle.
         """
         self.collect()
-        known = self._desk.scored.of(ids)
+        known = self._session.scored.of(ids)
         missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
         if missing is not None and done and ids not in self._scoring and ids not in self._refused:
             self._look_up(ids, missing)
@@ -356,7 +311,7 @@ class Tokens(Instrument):
             return known
         path, first = (*generation.prompt_ids, *ids), len(generation.prompt_ids)
         if any(value is not None for value in known):
-            self._desk.scored.put(path, first, (-math.inf if value is None else value for value in known))
+            self._session.scored.put(path, first, (-math.inf if value is None else value for value in known))
         if None in known:
             found = self.scores(path, first)
             known = [found.get(at) for at in range(first, len(path))]
@@ -372,32 +327,19 @@ class Tokens(Instrument):
 
     def collect(self) -> None:
         """Collect the results of look-ups since the last call; a change increases :attr:`version`."""
-        self._collect_prompt()
         for ids, (first, lookup, _) in list(self._scoring.items()):
             if lookup.done:
                 del self._scoring[ids]
                 if lookup.error is None:
-                    self._desk.scored.put(ids, first, (one.logprob for one in lookup.prompt_logprobs))
+                    self._session.scored.put(ids, first, (one.logprob for one in lookup.prompt_logprobs))
                     self.version += 1
                 else:
                     self._refused.add(ids)
 
-    def _collect_prompt(self) -> None:
-        """Collect the log-probabilities of words that a round has scored, once all are known."""
-        if (prompt := self._prompt) is None:
-            return
-        first = prompt.request.score_from
-        if prompt.done or len(prompt.prompt_logprobs) >= len(prompt.prompt_ids) - first:
-            self._desk.scored.put(prompt.prompt_ids, first, (one.logprob for one in prompt.prompt_logprobs))
-            self.version += 1
-            self._prompt = None
-
-    def forget(self) -> None:
-        """Discard everything after a change of the model."""
+    def model_changed(self) -> None:
         for _, lookup, _ in self._scoring.values():
             lookup.cancel()
         self._scoring.clear()
         self._refused.clear()
         self._banned.clear()
-        self._read, self._prompt = (), None
         self.version += 1

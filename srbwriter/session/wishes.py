@@ -1,16 +1,19 @@
 """Wishes: a change in one line ("shorter", "more rain") for one round of branches, or for one branch.
 
 A wish is near the end of the prompt of that round only, so that the text before it stays cached. It is kept
-in the nodes of the branches. Imports no screen.
+in the nodes of the branches.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
+from srbwriter.story import Story
 from srbwriter.story.model import as_list
 
-from .instrument import Instrument
+if TYPE_CHECKING:
+    from .session import Session
 
 KEPT = "wishes"
 """The name of the story value with earlier wishes, the last one at the end."""
@@ -18,43 +21,31 @@ KEPT = "wishes"
 MOST_KEPT, MOST_CHARS = 50, 500
 
 
-def read_wish(text: str) -> str:
-    """Return a wish as one line without a full stop at its end. Raises ValueError for none, or a long one."""
+def earlier_wishes(story: Story) -> list[str]:
+    """Return the earlier wishes of the story, each once, the last one at the end."""
+    return [wish for wish in as_list(story.value(KEPT)) if isinstance(wish, str)]
+
+
+def remember_wish(story: Story, text: str) -> str:
+    """Keep a wish among the earlier ones, and return it as one line. Raises ValueError for none."""
     wish = " ".join(text.split()).rstrip(".")
     if not wish:
         raise ValueError("Type what should change, for example: shorter, from her view, more rain.")
     if len(wish) > MOST_CHARS:
         raise ValueError(f"A wish may have {MOST_CHARS} characters; this one has {len(wish)}.")
+    story.put_value(KEPT, [*(one for one in earlier_wishes(story) if one != wish), wish][-MOST_KEPT:])
     return wish
 
 
-class Wishes(Instrument):
-    """Asks for branches that follow a wish, and remembers the wishes of the story."""
+def ask_wish(session: Session, wish: str, index: int | None = None) -> Future[None] | None:
+    """Request branches that follow ``wish``; with ``index`` write only that branch again.
 
-    name: ClassVar[str] = "wishes"
-
-    @property
-    def earlier(self) -> list[str]:
-        """The earlier wishes of the story, each once, the last one at the end."""
-        return [wish for wish in as_list(self._desk.story.value(KEPT)) if isinstance(wish, str)]
-
-    def remember(self, wish: str) -> str:
-        """Keep a wish among the earlier ones, and return it as one line. Raises ValueError for no wish."""
-        desk, wish = self._desk, read_wish(wish)
-        kept = [*(one for one in self.earlier if one != wish), wish][-MOST_KEPT:]
-        desk.together(lambda: desk.story.put_value(KEPT, kept))
-        return wish
-
-    def ask(self, wish: str, index: int | None = None) -> None:
-        """Request branches that follow ``wish``; with ``index`` write only that branch again.
-
-        Its text so far stays as an earlier version, and the others continue. Raises ValueError for no wish,
-        and EngineError or StoryError as :meth:`Session.generate` does.
-        """
-        desk = self._desk
-        desk.may_write()
-        wish = self.remember(wish)
-        if index is None:
-            desk.generate(wish=wish)
-        else:
-            desk.reroll_with_wish(index, wish)
+    Its text so far stays as an earlier version, and the others continue; what is returned ends when it is
+    begun. Raises ValueError for no wish, and EngineError or StoryError as :meth:`Session.generate` does.
+    """
+    session.may_write()
+    wish = remember_wish(session.story, wish)
+    if index is not None:
+        return session.steering.reroll_with_wish(index, wish)
+    session.generate(wish=wish)
+    return None

@@ -353,7 +353,7 @@ class Story(Tree):
     def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
         """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
 
-        One action. Raises Refused for a passage that is empty or not within the text.
+        One action; an empty passage is a place. Raises Refused for one that is not within the text.
         """
         with self.change():
             self._editor.put_passage(start, end, tuple(spans), self.current)

@@ -121,9 +121,9 @@ class TextEditor:
         return made.id
 
     def put_passage(self, start: int, end: int, spans: Spans, node: NodeId) -> None:
-        """Replace a passage by a model's ``spans``."""
+        """Replace a passage, or put at a place, a model's ``spans``."""
         path = PathText(self._tree, node)
-        if not 0 <= start < end <= path.length:
+        if not 0 <= start <= end <= path.length:
             raise Refused(f"{start} to {end} is no passage of this text")
         edits = node_edits(path.pieces(), [Edit(start, end, text_of(spans))])
         with self._tree.verb("rewrite", node) as action:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -79,8 +79,7 @@ class Action:
     notes: list[Note] = field(default_factory=list["Note"])
 
     def row(self) -> tuple[Any, ...]:
-        data: Any = msgpack.packb(astuple(self))  # pyright: ignore[reportUnknownMemberType]
-        return self.number, data
+        return self.number, cast(bytes, msgpack.packb(astuple(self)))  # pyright: ignore[reportUnknownMemberType]
 
     @classmethod
     def of(cls, data: bytes) -> Action:
@@ -97,7 +96,7 @@ class Tree:
         self.lock = RLock()
         self.read_only: ReadOnly | None = None
         self.token_sizes: TokenSizes | None = None
-        self.changes = 0
+        self.changes: int = 0
         """How often the story has changed."""
         self._clock: Callable[[], float] = time.time
         self._forget()
@@ -170,7 +169,7 @@ class Tree:
             elif what is self._values or what is self._days:
                 what[name] = old
             else:
-                self._actions, self._done = old
+                self._actions, self._done = cast(tuple[list[Action], int], old)
         self._last_olds = {}
 
     @contextmanager
@@ -328,7 +327,8 @@ class Tree:
         if table == "recipe":
             return key, self._recipes[key].model, json.dumps(dict(self._recipes[key].sampling))
         first = self._actions[0].number if self._actions else 0
-        found: Action | None = self._actions[key - first] if 0 <= key - first < len(self._actions) else None
+        at: int = key - first
+        found = self._actions[at] if 0 <= at < len(self._actions) else None
         return found.row() if found is not None and found.number == key else None
 
     def _rows(self) -> Rows:

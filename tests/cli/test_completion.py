@@ -44,7 +44,7 @@ def test_bash_completes_commands_flags_actions_and_values(scripts: Path) -> None
     assert {*COMMANDS} <= complete(scripts, "")
     assert complete(scripts, "exp") == {"export"}
     assert "--format" in complete(scripts, "export", "--f")
-    assert "add" in complete(scripts, "models", "a")
+    assert "use" in complete(scripts, "models", "u")
     assert complete(scripts, "--flash-attn", "o") == {"on", "off"}
     assert {"--temp", "--top-k"} <= complete(scripts, "write", "--t")
     assert "--serve" in complete(scripts, "--s")

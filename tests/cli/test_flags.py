@@ -139,7 +139,7 @@ def test_flags_without_effect_are_taken_and_said() -> None:
 
 
 def test_refused_flags_say_why() -> None:
-    for spellings, reason in flags.REFUSED.items():
+    for spellings, reason, _ in flags.FOREIGN:
         for flag in spellings:
             for arguments in ([flag], [flag, "4"]):
                 assert read(*arguments)[1] == [f"{flag}: {reason}"]
@@ -177,4 +177,4 @@ def test_help_names_every_flag_and_default() -> None:
     for key in KEYS:
         assert all(flag in shown for flag in key.flags), key.name
     words = set(re.findall(r"[-\w]+", shown))
-    assert words.isdisjoint(flag for spellings in flags.REFUSED for flag in spellings)
+    assert words.isdisjoint(flag for foreign in flags.FOREIGN for flag in foreign.flags)

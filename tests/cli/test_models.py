@@ -71,18 +71,15 @@ def test_the_list_for_programs(run: Any) -> None:
     assert json.loads(run("list", "--json")[1]) == [bundled, bad]
 
 
-def test_a_model_is_added_used_and_forgotten(run: Any, tmp_path: Path) -> None:
-    file = put(tmp_path / "novelist-Q4_0.gguf")
-    added = paths.models_dir() / file.name
-    code, out, err = run("add", str(file))
-    assert (code, out) == (Exit.OK, f"{added}\n") and "srbwriter models use novelist-Q4_0.gguf" in err
+def test_a_model_is_used_and_forgotten(run: Any) -> None:
+    added = put(paths.models_dir() / "novelist-Q4_0.gguf")
     assert model_in_use() == bundled_model()
     assert run("use", "novelist-Q4_0")[0] == Exit.OK
     assert model_in_use() == added
     assert "\n*  novelist-Q4_0" in run()[1]
     assert run("forget")[0] == Exit.OK
     assert model_in_use() == bundled_model()
-    assert run("add", str(file), "--use")[0] == Exit.OK and model_in_use() == added
+    run("use", "novelist-Q4_0")
     assert run("use", "storyteller")[0] == Exit.OK and model_in_use() == bundled_model()
 
 
@@ -103,9 +100,6 @@ def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path) -> None:
     for line, words in {
         "use stoyteller": "no model is called stoyteller — `srbwriter models` lists",
         f"use {bad}": "not a GGUF file",
-        f"add {bad}": "not a GGUF file",
-        f"add {tmp_path / 'none.gguf'}": "no such file",
-        f"add {folder}": "this is a folder",
         f"use {folder}": "no model is in this folder",
         "pull novelist": "expected OWNER/REPO",
         "info unheard-of": "no model is called",

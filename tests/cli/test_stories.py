@@ -86,7 +86,7 @@ def test_a_name_that_is_none_is_said(run: Any, tmp_path: Path) -> None:
             assert "which story? give its title, its file's name or its path" in err
         if command in ("info", "export", "check", "rename"):
             code, _, err = run(*given(command, str(tmp_path)))
-            assert code == Exit.USAGE and f"{tmp_path}: is a folder — name a story in it" in err
+            assert code == Exit.USAGE and f"{tmp_path}: is a folder, a pipe" in err
     assert library_files() == {path.name}
     code, _, err = run("info", str(tmp_path / "none.srbw"))
     assert code == Exit.USAGE and "none.srbw: there is no such file — `srbwriter list` shows" in err

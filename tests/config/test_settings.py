@@ -82,25 +82,6 @@ def test_a_wrong_value_names_file_key_value_and_expectation(home: Path) -> None:
         assert message.endswith(f"expected {expected}")
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('[generation]\nstop = """\nn = 1\n"""\n["generation"]\n', 0),  # not TOML: said twice
-        ('[generation]\nseed = 1\n[log]\nlevel = "info"\n[sampling]\n"n" = 1\n', 6),
-        ("generation = { seed = 1, nn = 3 }\n", 1),
-        ("[generation]\nseed = 1\n[generation.nn]\na = 1\n", 3),
-        ("generation.seed = 1\ngeneration.nn = 1\n", 2),
-        ("[sampling]\ntemperature = 1\n\n[generation]\nnn.a = 1\n", 5),
-        ("[generation]\nseed = 1\n'nn' = 1\n", 3),
-        ('[log]\nlevel = "info"\n[instruments]\nn = """\n[generation]\nnn = 1\n"""\n', 4),
-    ],
-)
-def test_the_line_of_a_key_is_found_however_it_is_written(home: Path, text: str, line: int) -> None:
-    file = write_config(text)
-    (message,) = problems()
-    assert message.startswith(f"{file}:{line or 5}: ")
-
-
 def test_a_relative_path_in_a_file_lies_beside_the_file(home: Path) -> None:
     file = write_config('[model]\npath = "novelist.gguf"\n')
     assert load(TABLE, {}, {})[keys.MODEL] == file.parent / "novelist.gguf"

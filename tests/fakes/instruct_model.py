@@ -12,12 +12,14 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TURNS = CHATML.replace("<|im_end|>", "<|endoftext|>")
+"""Turns that end with the token that ends a text of the bundled model: it has none for turns."""
 _ALIGNMENT = 32
 _STRING, _ARRAY = 8, 9  # enum gguf_type
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 
-def make_instruct(path: Path, name: str = "Storyteller Instruct", template: str = CHATML) -> Path:
+def make_instruct(path: Path, name: str = "Storyteller Instruct", template: str = TURNS) -> Path:
     """Write the bundled model to ``path`` as a model that follows instructions."""
     return with_texts(path, {"general.name": name, "tokenizer.chat_template": template})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +15,8 @@ from srbwriter.engine.types import ModelInfo, Request, Sampling, Stop
 from srbwriter.engine.verbs import BranchVerb
 from srbwriter.session.drafts import Draft
 from srbwriter.session.instrument import Instrument
-from srbwriter.session.likeness import Duplicates
 from srbwriter.session.sampling import Usual, Variety
-from srbwriter.session.undoing import name_action
+from srbwriter.session.typing import name_action
 from srbwriter.story import ROOT, Edit, NodeId, Story
 from srbwriter.story.model import JsonObject
 from tests.fakes.word_engine import WordEngine
@@ -48,11 +47,10 @@ class Round:
     nodes: list[NodeId] = field(default_factory=list)
     seen: list[tuple[int, int]] = field(default_factory=list)
     over: bool = False
-    duplicates: Duplicates = field(default_factory=Duplicates)
-    mean_logprobs: dict[int, float] = field(default_factory=dict)
     forced: set[int] = field(default_factory=set)
     wish: str = ""
     wishes: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
     tracks: tuple[()] = ()
     taken_up: bool = True
     identity: object = field(default_factory=object)
@@ -119,12 +117,11 @@ class FakeSession:
         self.closed = False
         self.view: JsonObject = {}
         self.state_lock = threading.RLock()
-        self.tokens, self.renewing = SimpleNamespace(gather=False, branch_logprobs=None), self
+        self._instruments: dict[type[Instrument], Any] = {}
+        self.tokens = SimpleNamespace(gather=False, branch_logprobs=None)
 
     def instrument(self, kind: type[Instrument]) -> Any:
-        if kind.name not in vars(self):
-            setattr(self, kind.name, kind(cast(Any, self)))
-        return getattr(self, kind.name)
+        return self._instruments.setdefault(kind, kind(cast(Any, self)))
 
     def would_ask(self, index: int | None, upto: int | None) -> None:
         """Nothing is asked for by itself."""
@@ -137,7 +134,10 @@ class FakeSession:
     def save(self) -> None:
         self.story.flush()
 
-    def edit(self, *edits: Edit) -> None:
+    def joint(self, place: int, letters: str) -> str:
+        return ""
+
+    def edit(self, *edits: Edit, pasted: bool = False) -> None:
         self.story.replace(*edits)
         self.typed += 1
 
@@ -239,10 +239,6 @@ class FakeSession:
     def steer(self, i: int, verb: BranchVerb, **arguments: Any) -> None:
         self.sync()
         getattr(self._b(i), verb)(**arguments)
-
-    def renew_alike(self, read: Collection[int] = ()) -> list[int]:
-        """Branches of the stand-in are all alike, and stay."""
-        return []
 
     def joined(self, i: int) -> str:
         return self._b(i).text

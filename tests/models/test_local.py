@@ -11,7 +11,6 @@ from srbwriter.demo import bundled_model
 from srbwriter.models import (
     ModelsError,
     Wanted,
-    add,
     find,
     local_models,
     pulled,
@@ -81,26 +80,6 @@ def test_two_of_one_name_need_a_path(home: Path) -> None:
     assert str(first) in str(caught.value) and str(second) in str(caught.value)
     first.unlink()
     assert find("a") == second, "the models folder comes before the folders of others"
-
-
-def test_adding_copies_or_links(tmp_path: Path) -> None:
-    file = put(tmp_path / "n.gguf")
-    added = add(file)
-    assert added == paths.models_dir() / "n.gguf" and not added.is_symlink()
-    assert added.read_bytes() == file.read_bytes()
-    linked = add(put(tmp_path / "m.gguf"), link=True)
-    assert linked.resolve() == (tmp_path / "m.gguf").resolve()
-    assert add(tmp_path / "m.gguf", link=True) == linked, "adding again changes nothing"
-    assert not list(paths.models_dir().glob(".*"))
-
-
-def test_adding_refuses_what_is_no_model_or_would_overwrite(tmp_path: Path) -> None:
-    with pytest.raises(ModelsError, match="not a GGUF file"):
-        add(put(tmp_path / "letter.gguf", b"Dear all, how are you today?"))
-    mine = put(paths.models_dir() / "n.gguf", gguf(weights=1))
-    with pytest.raises(ModelsError, match="another file of this name"):
-        add(put(tmp_path / "n.gguf"))
-    assert mine.read_bytes() == gguf(weights=1)
 
 
 def test_what_was_pulled_is_found_without_the_hub(home: Path) -> None:

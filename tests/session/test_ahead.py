@@ -32,9 +32,8 @@ def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def session(file: Path) -> Iterator[Session]:
-    """A writer who reads the panes of a round that is over. Branches that come out alike stay as they are."""
+    """A writer who reads the panes of a round that is over."""
     with open_session(file, model=short_model()) as session:
-        session.variety = replace(session.variety, renew=False)
         begun(session)
         yield session
 
@@ -163,7 +162,6 @@ def test_branches_of_an_earlier_sitting_are_written_ahead_of(session: Session, f
     loader = EngineLoader(short_model(), OPTIONS, load_engine)
     stop = Stop(max_tokens=24, ignore_eog=True)
     with closing(Session(Story.open(file), loader, n=4, stop=stop, options=OPTIONS)) as session:
-        session.variety = replace(session.variety, renew=False)
         session.look_ahead.budget = FOCUSED
         session.look_ahead.focus(1)
         loader.wait(WAIT)

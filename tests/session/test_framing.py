@@ -11,8 +11,8 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import ModelInfo, Stop
-from srbwriter.session import Session, framing
-from srbwriter.session.framing import REQUEST, ChatFrame
+from srbwriter.session import Session
+from srbwriter.session.prompting import REQUEST, ChatFrame
 from srbwriter.story import ROOT, Story
 from srbwriter.story.model import LoreEntry, Settings, settings_from, settings_text
 from tests.fakes.instruct_model import CHATML, make_instruct
@@ -30,25 +30,36 @@ def with_info(engine: Engine, monkeypatch: pytest.MonkeyPatch, **changes: object
 
 
 @pytest.mark.parametrize(
-    ("name", "metadata", "tuned"),
+    ("closing", "metadata", "answers"),
     [
-        ("Llama 3.2 Instruct", {}, True),
-        ("gemma-2-2b-it", {}, True),
-        ("storyteller", {}, False),
-        ("Mistral 7B", {}, False),
-        ("Qwen3 8B Base", {"general.base_model.0.name": "Qwen3 8B Base"}, False),
-        ("Qwen3 8B", {"general.base_model.0.name": "Qwen3 8B Base"}, True),
-        ("Novelist 12B", {"general.finetune": "Instruct"}, True),
-        ("Novelist 12B", {"general.tags": '["text-generation", "conversational"]'}, True),
-        ("Novelist 12B", {"general.tags": '["text-generation", "it"]'}, False),
+        ("<|endoftext|>", {}, True),  # the file says that the model ends with it
+        ("<|im_end|>", {}, False),  # no token of this model, which ends otherwise
+        ("{mid}", {}, False),
+        ("{mid}", {"tokenizer.ggml.eot_token_id": "{mid_id}"}, True),
     ],
 )
-def test_the_file_tells_what_the_model_was_tuned_for(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, metadata: dict[str, str], tuned: bool
+def test_the_end_of_an_answer_tells_what_the_model_was_tuned_for(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, closing: str, metadata: dict[str, str], answers: bool
 ) -> None:
-    with_info(engine, monkeypatch, name=name, chat_template=CHATML, metadata=metadata)
-    assert framing.is_instruct(engine) is tuned
-    assert (ChatFrame(engine).apply(Settings()).template is not None) is tuned
+    """Not its name, and not that it has a template."""
+    assert engine.fim is not None
+    mid = engine.fim[2]
+    closing = closing.format(mid=engine.token_bytes(mid).decode())
+    metadata = {key: value.format(mid_id=mid) for key, value in metadata.items()}
+    template = CHATML.replace("<|im_end|>", closing)
+    with_info(engine, monkeypatch, name="X Instruct", chat_template=template, metadata=metadata)
+    assert ChatFrame(engine).instruct is answers
+    assert (ChatFrame(engine).apply(Settings()).template is not None) is answers
+
+
+def test_the_templates_own_words_about_an_assistant_are_left_out(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = "<|im_start|>system\nYou are a helpful AI assistant<|im_end|>\n"
+    template = "{% if messages[0].role != 'system' %}" + own + "{% endif %}" + CHATML
+    with_info(engine, monkeypatch, name="X", chat_template=template, metadata={})
+    found = ChatFrame(engine).template
+    assert found is not None and found.before == "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n"
 
 
 def test_a_model_without_a_chat_template_gets_no_frame(
@@ -119,7 +130,7 @@ def put(session: Session, **said: object) -> None:
 def test_the_request_is_the_users_turn_and_the_story_begins_the_answer(chat: Session) -> None:
     chat.set_text(OPENING)
     write_round(chat)
-    turns = f"<|im_start|>user\n{REQUEST}<|im_end|>\n<|im_start|>assistant\n"
+    turns = f"<|im_start|>user\n{REQUEST}<|endoftext|>\n<|im_start|>assistant\n"
     assert prompt_of(chat).endswith(turns + OPENING[:-1])  # the last token is healed
     assert chat.instruct
 
@@ -129,7 +140,7 @@ def test_memory_comes_before_the_request_and_the_note_stays_in_the_story(chat: S
     put(chat, memory="A harbour town.", author_note="Slowly.", request=ASKED, lore=lore)
     chat.set_text(f"It rained.\n\n{OPENING}\n\nNobody came.\n\nThe sea was loud.")
     write_round(chat)
-    user, answer = prompt_of(chat).split("<|im_end|>", 1)
+    user, answer = prompt_of(chat).rsplit("<|endoftext|>", 1)
     assert user.endswith(f"user\nA harbour town.\n\n{ASKED}")
     assert "Slowly." in answer and "Mara keeps the light." in answer and "The sea was loud" in answer
 

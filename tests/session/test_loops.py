@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from srbwriter.engine.types import Sampling, Stop
 from srbwriter.launch import LOOP_TIMES as TIMES
-from srbwriter.session import Session
-from srbwriter.session.loops import Loops
+from srbwriter.session import Session, loops
 from srbwriter.tui.write.status import marks
 
 from .conftest import open_session, written
@@ -27,7 +27,7 @@ def session(file: Path) -> Iterator[Session]:
 
 
 def repeats(session: Session) -> list[bool]:
-    return [Loops.of(session).repeats(branch) for branch in session.round.branches]  # type: ignore[union-attr]
+    return [loops.repeats(branch) for branch in session.round.branches]  # type: ignore[union-attr]
 
 
 def test_a_branch_that_repeats_itself_is_marked(session: Session) -> None:
@@ -43,12 +43,9 @@ def test_a_branch_that_repeats_itself_is_marked(session: Session) -> None:
 
 
 def test_with_the_guard_none_does(session: Session) -> None:
-    Loops.of(session).guard(True)
-    assert session.sampling.loop_guard == TIMES and Loops.of(session).guards
+    session.sampling = replace(session.sampling, loop_guard=TIMES)
     session.generate()
     texts = written(session)
     assert repeats(session) == [False, False]
     assert not any(text.startswith(", and the big, and the big") for text in texts)
     assert all(branch.bans for branch in session.round.branches)  # type: ignore[union-attr]
-    Loops.of(session).guard(False)
-    assert session.sampling.loop_guard == 0

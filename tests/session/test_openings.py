@@ -10,7 +10,7 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine.types import NoModel, Sampling, Stop
 from srbwriter.session import Session
-from srbwriter.session.openings import MOST, Words, probability_words
+from srbwriter.session.openings import MOST, Words, find_words, open_word, probability_words
 from srbwriter.session.sampling import Variety
 
 from .conftest import WAIT, open_session, write_round, written
@@ -28,7 +28,7 @@ def session(file: Path) -> Iterator[Session]:
 
 
 def found(session: Session) -> Words:
-    return session.openings.find().result(WAIT)
+    return find_words(session).result(WAIT)
 
 
 @pytest.mark.parametrize("end", ["", " The", "\n"])
@@ -52,7 +52,7 @@ def test_a_branch_begins_with_all_of_a_word(session: Session) -> None:
     missing = [word for word in found(session).words if not word.branches]
     assert all(len(word.raw.decode().split()) <= 1 for word in missing)
     wanted = max(missing, key=lambda word: len(word.ids))
-    index = session.openings.open(wanted)
+    index = open_word(session, wanted)
     assert written(session)[index].startswith(wanted.raw.decode())
     assert index in session.round.forced  # type: ignore[union-attr]
 
@@ -67,7 +67,7 @@ def test_a_word_that_was_typed_in_part_is_completed(session: Session) -> None:
 
 def test_without_branches_there_are_no_words(session: Session) -> None:
     with pytest.raises(NoModel):
-        session.openings.find()
+        find_words(session)
 
 
 @pytest.mark.parametrize(

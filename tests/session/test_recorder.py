@@ -6,6 +6,7 @@ import pytest
 
 from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
+from srbwriter.session import session as module
 
 from .test_session import OPENING, begun, until, written
 
@@ -19,45 +20,18 @@ def long_round(session: Session, n: int = 2) -> Round:
     return current
 
 
-def holding(session: Session, words: str) -> list[int]:
-    """The nodes that have ``words`` in them."""
-    return [node for node in session.story.reading_order() if words in session.story.node(node).text]
-
-
 def test_a_pick_takes_the_node_though_the_branch_goes_on_meanwhile(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     current = long_round(session)
-    settle = session._recorder.settle
+    settle = module.settle
 
     def late(current: Round, index: int) -> None:
         settle(current, index)
         current.branches[index].buffer.pieces.append(" late")
 
-    monkeypatch.setattr(session._recorder, "settle", late)
+    monkeypatch.setattr(module, "settle", late)
     assert session.pick(0) == current.node_of(0)
-
-
-def test_a_defect_in_one_round_is_no_reason_to_lose_what_is_typed(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    current = begun(session)
-    keep = session._recorder.keep
-
-    def fails(one: Round) -> None:
-        keep(one)
-        raise AssertionError("a defect")
-
-    monkeypatch.setattr(session._recorder, "keep", fails)
-    session.steer(0, "reroll")
-    until(session, lambda: current.generation is not None and current.generation.done)
-    session.set_text(OPENING + " More.")
-    session.keep()
-    assert session.text() == OPENING + " More."
-    session.story.end_typing()
-    monkeypatch.undo()
-    written(session, current)
-    assert holding(session, current.branches[0].text)
 
 
 @pytest.mark.parametrize("upto", [None, 30])

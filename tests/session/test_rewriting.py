@@ -1,4 +1,4 @@
-"""Variants of a passage: which passage, what is asked, how they are ranked, and what a pick does."""
+"""Text in the middle of the story: for which passage or place, what is asked, how it is ranked, and a pick."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from srbwriter.demo import bundled_model
+from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.remote.options import DialectName, RemoteLoader, RemoteOptions
-from srbwriter.engine.types import Sampling
+from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.models.suited import Suited
 from srbwriter.session import Session
 from srbwriter.session import rewriting as rewriting_module
 from srbwriter.session.rewriting import (
     FIT_TOKENS,
     MOST_CHARS,
-    PRESENT,
     Passage,
-    Rewrites,
     Rewriting,
+    Variant,
+    Variants,
     passage_at,
+    place_at,
 )
 from srbwriter.story import Refused, Story
 from tests.engine.peers import served
@@ -76,21 +78,64 @@ def test_it_is_found_again_only_where_it_is_certain() -> None:
     assert passage.find("More. " + TEXT + PASSAGE) is None  # which one is meant?
 
 
+@pytest.mark.parametrize(
+    ("text", "at", "before", "after", "lead", "joint"),
+    [
+        ("It rained. He went.", 10, "It rained.", " He went.", " ", ""),
+        ("It rained. He went.", 11, "It rained.", " He went.", " ", ""),  # the space belongs to what follows
+        ("It rained. He went.", 13, "It rained. He", " went.", " ", ""),  # inside a word
+        ("It rained.\n\nHe went.", 12, "It rained.\n\n", "He went.", "", "\n\n"),
+        ("It rained.\n\nHe went.", 10, "It rained.", "\n\nHe went.", " ", ""),
+        ("He went.", 0, "", "He went.", "", "\n"),
+    ],
+)
+def test_a_place(text: str, at: int, before: str, after: str, lead: str, joint: str) -> None:
+    place = place_at(text, at)
+    assert (place.before, place.text, place.after) == (before, "", after)
+    assert (place.lead, place.joint) == (lead, joint)
+    assert place.find(text) == place.start
+    assert place.find("More. " + text) == place.start + 6
+    assert place.find(text.replace("He", "We")) is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "passage", "kept"),
+    [
+        ([" He", " ran", "."], " He ran.", PASSAGE, 3),
+        (["\n", "\n", "He", " ran", ".", "\n", "She"], " He ran.", PASSAGE, 3),
+        (["\n\nHe", " ran", "."], " He ran.", PASSAGE, 2),
+        ([" He", " ran", ".\n", "\n", " She"], " He ran.", PASSAGE, 2),
+        ([" He", ".\n", "She", "."], " He.\nShe.", " It.\nThey.", 4),
+        (["\n\n", "He", " ran"], " He ran", "", 2),
+        ([" ", "\n"], "", PASSAGE, 0),
+    ],
+)
+def test_a_variant_has_no_line_breaks_but_those_of_the_passage(
+    pieces: list[str], text: str, passage: str, kept: int
+) -> None:
+    generation = Generation(1, Request(""), lambda _: None)
+    branch = Branch(generation, 0, Sampling(), Stop(), 0)
+    for number, piece in enumerate(pieces):
+        branch.buffer.pieces.append(piece)
+        branch.buffer.ids.append(number)
+        branch.buffer.ends.append(sum(map(len, branch.buffer.pieces)))
+    variant = Variant.of(branch, Passage(9, 9 + len(passage), passage, "It rained.", " The end."))
+    assert variant.text == text and len(variant.ids) == kept
+    assert "".join(pieces[one] for one in variant.ids) == variant.spelt
+
+
 # ---- variants
 
 
-def variants(session: Session, passage: Passage | None = None) -> Rewrites:
+def variants(session: Session, passage: Passage | None = None, wish: str = "") -> Variants:
     """Variants that have ended and are ranked as far as they can be."""
     rewriting = Rewriting.of(session)
-    rewriting.write(passage or passage_at(TEXT, 60, 60))
-    while (found := rewriting.variants) is None or not found.done:  # each step on the instrument's thread
-        if rewriting.problem is not None:
-            raise rewriting.problem
-        rewriting.later(lambda: None).result(WAIT)
-        under_way = [found.generation, *found.scoring.values()] if found is not None else rewriting._checks
-        for generation in under_way:
-            generation.wait(WAIT)
-    return found
+    rewriting.write(passage or passage_at(TEXT, 60, 60), wish)
+    rewriting.later(lambda: None).result(WAIT)
+    if rewriting.problem is not None:
+        raise rewriting.problem
+    assert rewriting.variants is not None and rewriting.variants.done
+    return rewriting.variants
 
 
 @pytest.fixture
@@ -100,41 +145,35 @@ def session(file: Path) -> Iterator[Session]:
 
 
 def test_a_gap_is_filled_by_a_model_that_can(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting_module, "fills_gap", lambda checks: True)
-    found, engine = variants(session), session.engine
+    monkeypatch.setattr(rewriting_module, "suited_to", lambda _: Suited(fills_gaps=True))
+    found, engine = variants(session, place_at(TEXT, len(BEFORE))), session.engine
     assert engine is not None and engine.fim is not None
     prefix, suffix, middle = engine.fim
     ids = list(found.generation.prompt_ids)
-    assert ids[-1] == middle and engine.detokenize(ids[ids.index(suffix) + 1 : -1]) == AFTER
+    assert ids[-1] == middle and engine.detokenize(ids[ids.index(suffix) + 1 : -1]) == PASSAGE + AFTER
     assert engine.detokenize(ids[ids.index(prefix) + 1 : ids.index(suffix)]) == BEFORE
+    assert set(found.fits) == {0, 1, 2}
+
+
+def test_other_models_continue_the_text_before_and_the_text_after_ranks(session: Session) -> None:
+    found, engine = variants(session), session.engine
+    assert engine is not None and set(found.fits) == {0, 1, 2}
+    assert found.best == max((0, 1, 2), key=found.fits.__getitem__)
+    assert engine.detokenize(found.generation.prompt_ids) + found.generation.healed == BEFORE
     length = len(engine.tokenize(PASSAGE))
     for branch in found.generation.branches:
         assert length // 2 <= len(branch.ids) <= 2 * length + 8
-
-
-def test_the_fit_is_the_likelihood_of_the_text_after_it(session: Session) -> None:
-    found, engine = variants(session), session.engine
-    assert engine is not None and set(found.fits) == {PRESENT, 0, 1, 2}
-    assert found.best == max((0, 1, 2), key=found.fits.__getitem__)
+    [scored] = [g for g in Rewriting.of(session)._running if g.request.score_from][:1]
     following = engine.tokenize_continuation(AFTER)[:FIT_TOKENS]
-    scored = found.scoring[0]
     assert list(scored.prompt_ids[-len(following) :]) == following
-    told = engine.submit(scored.request).wait(WAIT).prompt_logprobs
-    assert [one.id for one in told] == following
-    assert found.fits[0] == pytest.approx(np.mean([one.logprob for one in told]), abs=1e-2)
-    text = engine.detokenize(scored.prompt_ids, special=False)
-    assert text == BEFORE + found.generation.branches[0].text.rstrip() + AFTER
+    shown = Rewriting.of(session).shown(0)
+    assert engine.detokenize(scored.prompt_ids, special=False) == BEFORE + shown + AFTER
 
 
-def test_other_models_continue_the_text_before(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.engine, "fim", None)
-    found, engine = variants(session), session.engine
-    assert engine is not None and set(found.fits) == {PRESENT, 0, 1, 2}
-    healed = found.generation.healed
-    assert engine.detokenize(found.generation.prompt_ids) + healed == BEFORE
-    for index, scored in found.scoring.items():
-        text = PASSAGE if index == PRESENT else found.generation.branches[index].text.rstrip()
-        assert engine.detokenize(scored.prompt_ids) == BEFORE + text + AFTER
+def test_with_a_wish_the_passage_is_named(session: Session) -> None:
+    found = variants(session, wish="shorter")
+    prompt = session.engine.detokenize(found.generation.prompt_ids)
+    assert f"[The passage as it was: {PASSAGE.strip()}]" in prompt and "next passage: shorter]" in prompt
 
 
 @pytest.mark.parametrize("dialect", ["srb", "openai"])
@@ -156,7 +195,7 @@ def test_an_engine_elsewhere_writes_them_too(file: Path, dialect: DialectName) -
 
 def test_without_text_after_it_they_are_not_ranked(session: Session) -> None:
     found = variants(session, passage_at(TEXT, len(TEXT), len(TEXT)))
-    assert found.unranked == "no text follows the passage" and not found.fits and found.best is None
+    assert found.unranked == "no text follows" and not found.fits and found.best is None
 
 
 # ---- a pick
@@ -169,31 +208,41 @@ def ids_of(session: Session) -> list[tuple[str, tuple[int, ...]]]:
 
 def test_a_pick_is_one_edit_with_the_tokens_of_the_variant(session: Session) -> None:
     current = write_round(session)
-    found = variants(session)
-    branch = found.generation.branches[1]
-    text, ids = branch.text, branch.ids
+    variants(session)
+    text = Rewriting.of(session).shown(1)
     Rewriting.of(session).apply(1)
-    assert session.text() == BEFORE + text + AFTER
-    assert (text, ids) in ids_of(session)
+    assert session.text() == BEFORE + text + AFTER and "\n" not in text
+    assert any(ids and own.strip() in text for own, ids in ids_of(session))
     assert session.round is current and session.stale, "the branches on the screen stay"
-    assert session.undo() == "rewritten passage" and session.text() == TEXT
-    assert session.redo() == "rewritten passage" and session.text() == BEFORE + text + AFTER
+    assert session.undo() == "text by the model" and session.text() == TEXT
+    assert session.redo() == "text by the model" and session.text() == BEFORE + text + AFTER
 
 
-def test_text_by_a_model_around_it_keeps_its_tokens(file: Path) -> None:
+def test_text_by_a_model_around_a_place_keeps_its_tokens(file: Path) -> None:
     with open_session(file, BEFORE, bundled_model(), n=2, sampling=Sampling(seed=4)) as session:
         write_round(session)
         session.pick(0)
         whole = session.text()
         own = session.story.node(session.node).spans[-1]
-        start = len(BEFORE) + len(own.text) // 3
-        passage = passage_at(whole, start, start + 20)
-        variants(session, passage)
+        at = whole.index(" ", len(BEFORE) + len(own.text) // 3)
+        variants(session, place_at(whole, at))
+        shown = Rewriting.of(session).shown(0)
         Rewriting.of(session).apply(0)
-        pieces = [ids for _, ids in ids_of(session) if ids]
-        flat = [token for ids in pieces for token in ids]
-        count = len(flat)
-        assert flat[:3] == list(own.ids[:3]) and flat[count - 3 :] == list(own.ids[-3:])
+        assert session.text() == whole[:at] + shown + whole[at:]
+        flat = [token for _, ids in ids_of(session) for token in ids]
+        kept = [token for token in flat if token in own.ids]
+        assert len(kept) >= len(own.ids), "what follows keeps its tokens too"
+        assert flat[:3] == list(own.ids[:3]) and flat[-3:] == list(own.ids[-3:])
+        session.undo()
+        assert session.text() == whole and session.story.node(session.node).spans[-1] == own
+
+
+def test_a_new_paragraph_is_parted_from_the_next_one(session: Session) -> None:
+    at = TEXT.index("The end.")
+    variants(session, place_at(TEXT, at))
+    shown = Rewriting.of(session).shown(0)
+    Rewriting.of(session).apply(0)
+    assert session.text() == f"{TEXT[:at]}{shown}\n\nThe end." and shown == shown.strip()
 
 
 def test_words_typed_meanwhile_stay(session: Session) -> None:

@@ -14,8 +14,8 @@ from srbwriter.engine.remote.options import RemoteLoader, RemoteOptions
 from srbwriter.engine.types import BranchState, FinishReason, NoRoom, Sampling, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.session import Session
-from srbwriter.session.rounds import STEERED
-from srbwriter.session.steering import Steering, with_note
+from srbwriter.session.round import NOTE
+from srbwriter.session.steering import Steering, insert_near_end
 from srbwriter.story import Story
 from srbwriter.tui.write.status import marks
 from tests.engine.peers import served
@@ -60,7 +60,7 @@ def settled(session: Session) -> list[str]:
 
 
 def kept(session: Session, index: int = 0) -> object:
-    return session.story.node(session.round.node_of(index)).meta.get(STEERED)
+    return session.story.node(session.round.node_of(index)).meta.get(NOTE)
 
 
 def test_a_note_stands_before_the_last_line_for_this_branch_alone(session: Session) -> None:
@@ -68,13 +68,14 @@ def test_a_note_stands_before_the_last_line_for_this_branch_alone(session: Sessi
     branch, other = session.round.branches
     before = branch.ids
     steering.put_note(0, "The fox\n is  sad.").result(WAIT)
-    prompt = with_note(session.engine, branch.generation.prompt_ids, "The fox is sad.")
+    note = session.engine.tokenize_continuation("The fox is sad.\n")
+    prompt = insert_near_end(session.engine, branch.generation.prompt_ids, note)
     assert "a fox.\nThe fox is sad.\nHe lived" in session.engine.detokenize(prompt)
     assert steering.note(0) == "The fox is sad." and not steering.note(1)
     assert steering.words(0) == ["note"] and "note" in marks(session, 0) and steering.words(1) == []
     texts = settled(session)
     assert texts[0] != texts[1] and branch.ids[: len(before)] == before
-    assert kept(session) == {"note": "The fox is sad.", "end": None} and kept(session, 1) is None
+    assert kept(session) == "The fox is sad." and kept(session, 1) is None
     assert "sad" not in session.text()
     steering.put_note(0, "").result(WAIT)
     assert steering.words(0) == [] and other.text == texts[1]
@@ -122,7 +123,6 @@ def test_a_branch_ends_with_its_sentence_and_has_its_own_rule_again(session: Ses
     assert text.startswith(so_far) and sentence_ends(text[len(so_far) :]) == [len(text) - len(so_far)]
     session.engine.call(lambda: None)
     assert branch.stop_rule == session.round.branches[1].stop_rule and steering.words(0) == []
-    assert kept(session) == {"note": "", "end": "sentence"}
     with pytest.raises(ValueError, match="has ended with a sentence already"):
         steering.end(0)
 

@@ -19,9 +19,9 @@ from srbwriter.launch import LOOP_TIMES
 from srbwriter.session import Session
 from srbwriter.session.rewriting import passage_at
 from srbwriter.session.sampling import RememberedKnobs
-from srbwriter.session.wishes import Wishes
+from srbwriter.session.wishes import ask_wish
 
-from .conftest import ready, write_round
+from .conftest import ready, write_round, written
 from .test_rewriting import variants
 
 SHIPPED = Path(srbwriter.demo.__file__).with_name("storyteller.gguf")
@@ -94,10 +94,13 @@ def test_only_a_plain_continuation_is_kept_from_ending_the_story(
     with opened(file) as session:
         requests = submitted(session, monkeypatch)
         write_round(session)
-        Wishes.of(session).ask("more rain")
-        Wishes.of(session).ask("less rain", index=0)
+        ask_wish(session, "more rain")
         session.round.generation.wait(240)  # type: ignore[union-attr]
-        assert [request.stop.ignore_eog for request in requests] == [True, False, False]  # type: ignore[union-attr]
+        assert [request.stop.ignore_eog for request in requests] == [True, False]  # type: ignore[union-attr]
+        written(session)
+        ask_wish(session, "less rain", index=0).result(60)  # type: ignore[union-attr]
+        session.round.generation.wait(240)  # type: ignore[union-attr]
+        assert not session.round.branches[0].stop_rule.ignore_eog  # type: ignore[union-attr]
 
 
 def test_rewriting_fills_no_gap(file: Path) -> None:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from srbwriter.engine.generation import Branch
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import Stop
-from srbwriter.session import Session, framing
+from srbwriter.session import Session, prompting
 from srbwriter.session.ahead import Budget, LookAhead
-from srbwriter.session.framing import REQUEST, wish_prompt
-from srbwriter.session.rounds import wish_of
-from srbwriter.session.tokens import Tokens
-from srbwriter.session.wishes import MOST_KEPT, Wishes
+from srbwriter.session.prompting import REQUEST, wish_note
+from srbwriter.session.round import wish_of
+from srbwriter.session.wishes import MOST_KEPT, ask_wish, earlier_wishes
 from srbwriter.story import Refused, Story
+from srbwriter.story.context import place_near_end
 from srbwriter.story.context.assemble import NEAR_END
 from srbwriter.tui.write.status import Watch, left, note
 from tests.engine.support import decoded_rows, evaluate_last_tokens
@@ -44,10 +45,24 @@ def prompt_of(session: Session, index: int = 0) -> str:
 
 
 def ask(session: Session, wish: str, index: int | None = None) -> list[str]:
-    Wishes.of(session).ask(wish, index)
-    for generation in session.round.generations:  # type: ignore[union-attr]
-        generation.wait(60)
+    begun = ask_wish(session, wish, index)
+    if begun is not None:
+        begun.result(60)
     return written(session)
+
+
+@pytest.fixture
+def own_prompts(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, ...]]:
+    """The prompts of single branches, by their index."""
+    seen: dict[int, tuple[int, ...]] = {}
+    put = Branch.set_prompt
+
+    def see(branch: Branch, prompt: tuple[int, ...]) -> None:
+        seen[branch.index] = prompt
+        put(branch, prompt)
+
+    monkeypatch.setattr(Branch, "set_prompt", see)
+    return seen
 
 
 def test_a_wish_is_a_note_before_the_last_line_for_one_round(story: Session) -> None:
@@ -73,7 +88,7 @@ def test_the_nodes_of_a_round_keep_its_wish(story: Session, file: Path) -> None:
     ask(story, "longer")
     story.close()
     with closing(open_again(file)) as again:
-        assert again.round.wish == "longer" and Wishes.of(again).earlier == ["shorter", "longer"]
+        assert again.round.wish == "longer" and earlier_wishes(again.story) == ["shorter", "longer"]
         again.steer(2, "reroll")  # an engine has the round only now
         written(again)
         assert "longer" in prompt_of(again, 2)
@@ -89,53 +104,45 @@ def open_again(file: Path) -> Session:
     return opened
 
 
-def test_one_branch_is_written_again_and_the_others_continue(story: Session) -> None:
+def test_one_branch_is_written_again_and_the_others_continue(
+    story: Session, own_prompts: dict[int, tuple[int, ...]]
+) -> None:
     story.stop = Stop(max_tokens=600, ignore_eog=True)
     current = story.generate()
     until(story, lambda: all(len(branch.ids) > 20 for branch in current.branches))
-    others = [branch for branch in current.branches if branch.index != 2]
-    old = current.branches[2]
-    Wishes.of(story).ask("from her view", 2)
-    new = current.branches[2]
-    assert new is not old and new.index == 2 and new.generation is not current.generation
-    assert all(branch.live for branch in others) and [current.branches[i] for i in (0, 1, 3)] == others
-    until(story, lambda: len(new.ids) > 20 and not old.live)
-    assert "from her view" in prompt_of(story, 2) and "from her view" not in prompt_of(story, 0)
+    branch, old = current.branches[2], current.branches[2].buffer
+    ask_wish(story, "from her view", 2).result(60)  # type: ignore[union-attr]
+    until(story, lambda: branch.buffer is not old and len(branch.ids) > 20)
+    assert all(other.live for other in current.branches)
+    first, last = TEXT.split("The lamp", 1)
+    prompt = story.engine.detokenize(own_prompts[2]) + current.generation.healed
+    assert prompt == first + NOTE.format("from her view") + "The lamp" + last
     assert note(story, 2) == "from her view" and not note(story, 0) and not current.wish
-    until(story, lambda: current.tracks[2].text.startswith(new.text[:20]))
 
     def texts() -> list[tuple[str, str]]:
         nodes = story.story.nodes(story.story.children(current.parent))
         return [(wish_of(node), node.text) for node in nodes]
 
     until(story, lambda: ("from her view", current.tracks[2].text) in texts())  # it is being written
-    assert any(not wish and text and old.text.startswith(text[:40]) for wish, text in texts())
-    assert [take.revision for take in current.takes(new)] == sorted(
-        take.revision for take in current.takes(new)
-    )
+    before = "".join(old.pieces)
+    assert any(not wish and text and before.startswith(text[:40]) for wish, text in texts())
     story.steer(2, "reroll")  # it keeps its wish
-    until(story, lambda: len(new.ids) > 5)
+    until(story, lambda: len(branch.ids) > 5)
     story.stop_all()
-    for generation in current.generations:
-        generation.wait(60)
-    until(story, lambda: current.over)
-    text, node = new.text, story.pick(2)
+    written(story)
+    text, node = branch.text, story.pick(2)
     assert story.text() == TEXT + text and wish_of(story.story.node(node)) == "from her view"
 
 
-def test_what_a_branch_with_a_wish_cannot_do_is_said(story: Session) -> None:
+def test_what_is_no_wish_or_comes_too_late_is_said(story: Session) -> None:
     write_round(story)
-    ask(story, "slower", 1)
-    text = Tokens.of(story).branch_tokens(1).result(60)
-    with pytest.raises(Exception, match="wish of its own"):
-        Tokens.of(story).fork(text, 1, text.tokens[0].id)
     with pytest.raises(ValueError, match="Type what should change"):
-        Wishes.of(story).ask(" . ")
+        ask_wish(story, " . ")
     with pytest.raises(ValueError, match="500 characters"):
-        Wishes.of(story).ask("x" * 501)
+        ask_wish(story, "x" * 501)
     story.set_text("Another beginning.")
     with pytest.raises(Refused, match="has changed"):
-        Wishes.of(story).ask("shorter", 1)
+        ask_wish(story, "shorter", 1)
 
 
 def test_what_follows_a_branch_with_a_wish_is_prefetched(story: Session) -> None:
@@ -152,8 +159,8 @@ def test_what_follows_a_branch_with_a_wish_is_prefetched(story: Session) -> None
 
 def test_earlier_wishes_are_each_kept_once(story: Session) -> None:
     for wish in ("b", *map(str, range(MOST_KEPT - 1)), "a", "5"):
-        Wishes.of(story).ask(wish)
-    earlier = Wishes.of(story).earlier
+        ask_wish(story, wish)
+    earlier = earlier_wishes(story.story)
     assert len(earlier) == MOST_KEPT and earlier[-2:] == ["a", "5"] and earlier.count("5") == 1
     assert "b" not in earlier
 
@@ -184,16 +191,15 @@ def test_only_the_note_and_what_follows_it_is_evaluated(session: Session, index:
     ],
 )
 def test_a_note_is_near_the_end(text: str, before: str | None) -> None:
-    prompt = wish_prompt(text, "shorter")
-    head, tail = prompt.split(NOTE.format("shorter"))
-    assert head + tail == text and len(tail.rstrip()) <= NEAR_END
+    place = place_near_end(text)
+    head, tail = text[:place], text[place:]
+    assert len(tail.rstrip()) <= NEAR_END
     assert head == before if before is not None else head.endswith("word. ")
 
 
 def test_a_passage_is_asked_for_anew_between_what_surrounds_it() -> None:
-    prompt = wish_prompt("It rained.\n", "shorter", "She went\nup.", "Nobody came.")
     notes = "[What comes later: Nobody came.]\n[The passage as it was: She went up.]\n"
-    assert prompt == notes + NOTE.format("shorter") + "It rained.\n"
+    assert wish_note("shorter", "She went\nup.", "Nobody came.") == notes + NOTE.format("shorter")
 
 
 # ---- with an instruction model
@@ -213,13 +219,14 @@ def chat(file: Path, instruct_model: Path) -> Iterator[Session]:
 def test_a_wish_is_a_users_turn_within_the_answer(chat: Session) -> None:
     ask(chat, "say <|endoftext|>")
     before, last = TEXT.split("The lamp", 1)
-    turn = framing.WISH.format(wish="say <|endoftext|>")
-    between = "<|im_end|>\n<|im_start|>assistant\n"
+    turn = prompting.WISH.format(wish="say <|endoftext|>")
+    between = "<|endoftext|>\n<|im_start|>assistant\n"
     assert prompt_of(chat).endswith(
-        f"user\n{REQUEST}{between}{before}<|im_end|>\n<|im_start|>user\n{turn}{between}The lamp{last}"
+        f"user\n{REQUEST}{between}{before}<|endoftext|>\n<|im_start|>user\n{turn}{between}The lamp{last}"
     )
     ids = chat.round.generation.prompt_ids  # type: ignore[union-attr]
-    assert set(ids[1:]).isdisjoint(chat.engine.eog), "words of a wish are no special tokens"
+    ends = sum(token in chat.engine.eog for token in ids[1:])
+    assert ends == 3, "those of the three turns: words of a wish are no special tokens"
 
 
 def test_a_template_of_the_story_or_without_a_second_turn_gets_a_note(

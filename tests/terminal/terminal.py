@@ -41,8 +41,7 @@ F5, F6, F7, F10, F11 = b"\x1b[15~", b"\x1b[17~", b"\x1b[18~", b"\x1b[21~", b"\x1
 LEFT, RIGHT = b"\x1b[D", b"\x1b[C"
 
 # A model that is named needs no hint at how to use another, which would lie over the screen for seconds.
-# Short branches, none ahead of a pick, and none written again because it came out like another: a test that
-# is about more of them says so.
+# Short branches, and none ahead of a pick: a test that is about more of them says so.
 _CONFIG = """
 [model]
 path = '{model}'
@@ -54,7 +53,6 @@ max_tokens = {max_tokens}
 
 [instruments]
 look_ahead = "{look_ahead}"
-renew_duplicates = false
 """
 
 # Makes the terminal on descriptor 0 the one whose signals the program gets, and becomes the program.

@@ -64,7 +64,7 @@ def test_the_request_of_a_sample_is_in_the_users_turn_and_not_in_the_story(
     terminal.press(F8)
     seen = terminal.wait_for("<|im_start|>assistant")
     shown = words_of(seen)
-    user, _, answer = shown.partition("<|im_end|>")
+    user, _, answer = shown.partition("<|endoftext|>")
     assert "<|im_start|>user" in user and sample.request[:40] in user
     assert "<|im_start|>assistant" in answer and sample.request[:40] not in answer
     terminal.press(ESC)

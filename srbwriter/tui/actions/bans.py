@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.session.bans import Bans, as_sheet
-from srbwriter.session.instrument import sheet_lines
+from srbwriter.session.bans import as_sheet, ban_phrases, sheet_lines
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.sheet import Sheet
@@ -25,7 +24,7 @@ def bans(screen: WriteScreen) -> None:
             screen.notify(why, severity="error")
             return False
         phrases = sheet_lines(text)
-        done = screen.guarded(lambda: (Bans.of(session).ban(phrases), screen.app.knobs.keep()))
+        done = screen.guarded(lambda: (ban_phrases(session, phrases), screen.app.knobs.keep()))
         if done:
             words = f"{counted(len(phrases), 'phrase')} banned." if phrases else "No phrase is banned now."
             screen.notify(words)

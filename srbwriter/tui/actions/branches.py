@@ -256,7 +256,16 @@ ALL = "All branches"
 
 @command(ALL, "Write new branches", anywhere="ctrl+n", writes=True)
 def generate(screen: WriteScreen) -> None:
-    """Write N branches from the end of the story so far."""
+    """Write N branches from the end of the story; with the cursor in its middle, text for that place."""
+    if screen.editor.has_focus and screen.editor.text[screen.editor.cursor :].strip():
+        screen.run("write_here")
+    else:
+        write_at_end(screen)
+
+
+@command(ALL, "Write branches at the end", writes=True)
+def write_at_end(screen: WriteScreen) -> None:
+    """Write N branches from the end of the story, wherever the cursor is."""
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
     screen.session.generate()

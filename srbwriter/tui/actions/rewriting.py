@@ -1,10 +1,10 @@
-"""The command that rewrites a passage in the middle of the story."""
+"""Commands that write in the middle of the story."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.session.rewriting import passage_at
+from srbwriter.session.rewriting import Passage, passage_at, place_at
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.rewriting import RewriteView
 
@@ -12,10 +12,19 @@ if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
 
 
-@command(INSTRUMENTS, "Rewrite here", writes=True)
+@command(INSTRUMENTS, "Another sentence here", writes=True)
 def rewrite(screen: WriteScreen) -> None:
-    """Write variants of the selected passage, or the sentence at the cursor; pick one to replace it."""
+    """Write other words for the selected passage, or the sentence at the cursor; pick one to replace it."""
     view = screen.editor.view
-    passage = passage_at(screen.editor.text, *sorted((view.start, view.end)))
+    _show(screen, passage_at(screen.editor.text, *sorted((view.start, view.end))))
+
+
+@command(INSTRUMENTS, "Write here", writes=True)
+def write_here(screen: WriteScreen) -> None:
+    """Write text for the place of the cursor; pick one to put it there. What follows stays."""
+    _show(screen, place_at(screen.editor.text, screen.editor.cursor))
+
+
+def _show(screen: WriteScreen, passage: Passage) -> None:
     screen.session.may_write()
     screen.app.push_screen(RewriteView(screen, passage))

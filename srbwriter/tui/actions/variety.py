@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from srbwriter.session.openings import Openings, Word, Words, probability_words
+from srbwriter.session.openings import Word, Words, find_words, open_word, probability_words
 from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
 from srbwriter.session.tokens import shown
 from srbwriter.tui.commands import INSTRUMENTS, command
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @command(INSTRUMENTS, "Order of the branches")
 def order(screen: WriteScreen) -> None:
-    """Sort ended branches: as written, or by difference, likelihood or length."""
-    choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
+    """Sort ended branches: as written, or the likeliest words first."""
+    choices = [Choice(name, name, about) for name, about in ORDERS.items()]
 
     def chosen(name: str) -> None:
         why = screen.session.capabilities.reason_for("prompt_logprobs") if name == BY_PROBABILITY else ""
@@ -41,7 +41,7 @@ def unexplored(screen: WriteScreen) -> None:
     elif screen.session.round is None:
         screen.notify("There are no branches yet. Write some first.")
     else:
-        _list_when_known(screen, screen.app.focused, Openings.of(screen.session).find())
+        _list_when_known(screen, screen.app.focused, find_words(screen.session))
 
 
 def _list_when_known(screen: WriteScreen, focused: object, finding: Future[Words]) -> None:
@@ -58,7 +58,7 @@ def _list_when_known(screen: WriteScreen, focused: object, finding: Future[Words
 
 def _list_words(screen: WriteScreen, found: Words) -> None:
     def chosen(word: Word) -> None:
-        Openings.of(screen.session).open(word)
+        open_word(screen.session, word)
         screen.notify(f'A branch starts with "{_text(word)}" (marked "chosen by you").')
 
     picker = Picker(

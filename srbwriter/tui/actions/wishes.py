@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.session.wishes import Wishes
+from srbwriter.session.wishes import ask_wish, earlier_wishes
 from srbwriter.tui.actions.branches import branch_here
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.wish import EXAMPLES, AskWish
@@ -31,10 +31,9 @@ def ask_change_here(screen: WriteScreen) -> None:
 
 
 def _ask(screen: WriteScreen, question: str, index: int | None = None) -> None:
-    wishes = Wishes.of(screen.session)
+    session = screen.session
 
     def take(wish: str) -> bool:
-        return screen.guarded(lambda: wishes.ask(wish, index))
+        return screen.guarded(lambda: ask_wish(session, wish, index))
 
-    draft = screen.session.draft("wish")
-    screen.app.push_screen(AskWish(question, take, draft, wishes.earlier))
+    screen.app.push_screen(AskWish(question, take, session.draft("wish"), earlier_wishes(session.story)))

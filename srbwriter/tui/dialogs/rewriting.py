@@ -1,4 +1,4 @@
-"""The variants of a passage while they are written: what is new in each, and which fits the text after it."""
+"""The variants for a place or a passage while they are written, and which fits the text after it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from textual.containers import Grid, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter.session.rewriting import MOST, Passage, Rewrites, Rewriting
-from srbwriter.session.wishes import Wishes
+from srbwriter.session.rewriting import MOST, WISHES, Passage, Rewriting, Variants
+from srbwriter.session.wishes import earlier_wishes, remember_wish
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.wish import EXAMPLES, AskWish
@@ -27,10 +27,9 @@ _AROUND = 120  # characters of the story shown before the passage, and after it
 
 
 class RewriteView(Page[None]):
-    """Shows variants of ``passage`` as they are written. A digit puts one in its place."""
+    """Shows variants for ``passage``, or a place, as they are written. A digit puts one there."""
 
-    KEYS = "Rewrite here"
-    OPENED_BY = "rewrite"
+    KEYS = "In the middle of the story"
 
     DEFAULT_CSS = """
     RewriteView { background: $background; }
@@ -46,6 +45,7 @@ class RewriteView(Page[None]):
     def __init__(self, screen: WriteScreen, passage: Passage) -> None:
         super().__init__()
         self._below, self._passage = screen, passage
+        self._title = "Another sentence here" if passage.text else "Write here"
         self._wish = ""  # that the variants follow
         self._count = max(1, min(screen.session.n, MOST))
         self._texts: dict[int, str] = {}  # what each variant showed last
@@ -99,10 +99,11 @@ class RewriteView(Page[None]):
             self._paint("rewrite-state", Content(state))
             for branch in variants.generation.branches if variants is not None else ():
                 self._texts[branch.index] = branch.text
+                shown = self._rewriting.shown(branch.index).strip()
                 best = variants is not None and variants.done and variants.best == branch.index
                 head = f"{branch.index + 1} {state_sign(branch)}{', the best' if best else ''}\n"
                 look = "bold $primary" if best else "$text-muted"
-                self._paint(f"variant-{branch.index}", Content.assemble((head, look), branch.text.strip()))
+                self._paint(f"variant-{branch.index}", Content.assemble((head, look), shown))
 
     def _paint(self, name: str, content: Content) -> None:
         """Update a widget if its content is another one: every update causes a layout."""
@@ -113,9 +114,9 @@ class RewriteView(Page[None]):
     def _show_passage(self) -> None:
         passage = self._passage
         content = Content.assemble(
-            ("Rewrite here", "bold $primary"), f" · {self._wish}" if self._wish else "", "\n",
+            (self._title, "bold $primary"), f" · {self._wish}" if self._wish else "", "\n",
             (f"… {_in_line(passage.before[-_AROUND:])}", "$text-muted"),
-            (_in_line(passage.text), "bold"),
+            (_in_line(passage.text) or " ▏", "bold"),
             (f"{_in_line(passage.after[:_AROUND])} …", "$text-muted"),
         )  # fmt: skip
         self._paint("rewrite-passage", content)
@@ -140,31 +141,41 @@ class RewriteView(Page[None]):
 
         if self._below.guarded(put):
             self.close()
-            self._below.notify("The passage is rewritten. Undo puts the old one back.")
+            done = "The passage is replaced" if self._passage.text else "The text is in the story"
+            self._below.notify(f"{done}. Undo takes it back.")
 
     @action("r", "writes all again")
     def action_again(self) -> None:
         """Write all variants again."""
         self._write()
 
-    @action("w", "asks for a change", asks=True)
+    @action("s", "shorter", 0)
+    @action("c", "more concrete", 1)
+    @action("t", "another tense", 2)
+    @action("v", "from her view", 3)
+    def action_ready_wish(self, number: int) -> None:
+        """Write all variants again with this change."""
+        self._wish = WISHES[number]
+        self._write()
+
+    @action("w", "another wish", asks=True)
     def action_wish(self) -> None:
         """Write all variants again, with a wish in one line."""
         session = self._below.session
-        wishes = Wishes.of(session)
 
         def take(wish: str) -> bool:
             def begin() -> None:
-                self._wish = wishes.remember(wish)
+                self._wish = remember_wish(session.story, wish)
                 self._write()
 
             return self._below.guarded(begin)
 
-        question = f"Change in this passage, {EXAMPLES}"
-        self.app.push_screen(AskWish(question, take, session.draft("wish"), wishes.earlier))
+        question = f"Change in this text, {EXAMPLES}"
+        earlier = earlier_wishes(session.story)
+        self.app.push_screen(AskWish(question, take, session.draft("wish"), earlier))
 
 
-def _state_words(variants: Rewrites | None) -> str:
+def _state_words(variants: Variants | None) -> str:
     if variants is None:
         return "…"
     branches = variants.generation.branches
@@ -176,7 +187,7 @@ def _state_words(variants: Rewrites | None) -> str:
         return f"Not ranked: {variants.unranked}."
     if not variants.done:
         return "Ranking the variants …"
-    return "The best is the one after which the following text is likeliest."
+    return "The best is the one after which the text that follows fits best."
 
 
 def _in_line(text: str) -> str:

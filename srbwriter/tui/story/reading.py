@@ -14,8 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter import paths
-from srbwriter.session.framing import REQUEST
-from srbwriter.session.prompting import Context
+from srbwriter.session.prompting import REQUEST, Context
 from srbwriter.story import ROOT
 from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted

@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
-from srbwriter.session.rounds import wish_of
+from srbwriter.session.round import wish_of
 from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
 from srbwriter.tui.commands import action

@@ -21,7 +21,6 @@ from textual.widgets import Static
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.tokens import Tokens
-from srbwriter.session.variety import Renewing
 from srbwriter.story import Author, StoryError
 from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui import options
@@ -76,7 +75,7 @@ class WriteScreen(Screen[None]):
     def __init__(self, session: Session, app: App) -> None:
         super().__init__()
         self.session = session
-        self.editor = StoryEditor(session.edit, id="story")
+        self.editor = StoryEditor(session.edit, session.joint, id="story")
         self.grid = BranchGrid(id="branches")
         self.grid.follows = app.preferences[options.PANES] == "end"
         self.status_line = StatusLine()
@@ -469,7 +468,6 @@ class WriteScreen(Screen[None]):
         self._set_prefetch_focus()
         self._show_work()
         self._show_saved()
-        self._renew_alike()
         self.grid.put_in_order(self.session.round)
         self._update_colours()
         self._show_marks()
@@ -495,14 +493,6 @@ class WriteScreen(Screen[None]):
         self.status_line.set_class(self.session.story.save_state.trouble is not None, "-trouble")
         right = status.right(self.session, self._today.count(), self.app.preferences[options.GOAL])
         self.status_line.right = right[:1] if self.arrangement.figures else right
-
-    def _renew_alike(self) -> None:
-        """Rewrite branches that nearly duplicate another one, except those that are being read."""
-        read = {pane.index for pane in self.grid.shown if pane.has_focus or pane.is_read}
-        try:
-            Renewing.of(self.session).renew_alike(read)
-        except EngineError as error:
-            log.warning("no branch is written anew: %s", error)
 
     def _show_marks(self) -> None:
         current = self.session.round

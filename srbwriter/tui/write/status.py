@@ -10,14 +10,14 @@ from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import BATTERY, LookAhead
-from srbwriter.session.loops import Loops
+from srbwriter.session.loops import repeats
 from srbwriter.session.steering import Steering
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.write.branch_words import NO_BREAK
 
 if TYPE_CHECKING:
-    from srbwriter.session import Round, Session
+    from srbwriter.session import Session
     from srbwriter.story import NodeId
 
 _COUNT_SECONDS = 1.0
@@ -189,14 +189,6 @@ def node_of(session: Session, index: int) -> NodeId | None:
         return None
 
 
-def _likeness(current: Round, index: int) -> str:
-    """Return a mark: which branch this one nearly duplicates, or that it was rewritten for that reason."""
-    found = current.duplicates
-    if index in found.alike:
-        return f"≈{found.alike[index] + 1}"
-    return "≈" if found.renewed[index] else ""
-
-
 def marks(session: Session, index: int, take: int | None = None) -> str:
     """Return the marks of a branch as signs. ``take`` is the number of characters to pick; None means all."""
     current = session.round
@@ -214,8 +206,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         "chosen by you".replace(" ", NO_BREAK) if index in current.forced else "",
         "★" if found.bookmark else "",
         *(words.replace(" ", NO_BREAK) for words in Steering.of(session).words(index)),
-        "repeats" if Loops.of(session).repeats(branch) else "",
-        _likeness(current, index),
+        "repeats" if repeats(branch) else "",
         "ready" if LookAhead.of(session).share(index, take) == 1.0 else "",
     )
     return " ".join(sign for sign in signs if sign)

@@ -9,8 +9,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from textual import events
 from textual.message import Message
 from textual.widget import Widget
 
@@ -104,6 +105,12 @@ class LastSearch:
     whole: bool = False
 
 
+class Edited(Protocol):
+    """What is called with an edit by the writer."""
+
+    def __call__(self, *edits: story.Edit, pasted: bool = False) -> object: ...
+
+
 class StoryEditor(Prose):
     """The editor of the whole story."""
 
@@ -114,10 +121,12 @@ class StoryEditor(Prose):
             self.forward = forward
             super().__init__()
 
-    def __init__(self, edited: Callable[[story.Edit], object], id: str | None = None) -> None:
-        """``edited`` is called with every edit by the writer."""
+    def __init__(self, edited: Edited, joint: Callable[[int, str], str], id: str | None = None) -> None:
+        """``edited`` is called with every edit by the writer; ``joint`` returns what stands before words that
+        they type at a place."""
         super().__init__(id=id, placeholder=_PLACEHOLDER)
-        self._edited = edited
+        self._edited, self._joint = edited, joint
+        self._pastes = False
         self._provenance: Provenance | None = None
         self._matches: Sequence[Span] = ()
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
@@ -132,7 +141,26 @@ class StoryEditor(Prose):
         super().put(start, end, words)
 
     def edited(self, start: int, end: int, words: str) -> None:
-        self._edited(story.Edit(start, end, words))
+        self._edited(story.Edit(start, end, words), pasted=self._pastes)
+
+    def type_words(self, words: str) -> None:
+        start, end = self.selection
+        joint = self._joint(start, words) if start == end and not self._pastes else ""
+        super().type_words(joint + words)
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        self._paste(lambda: super(StoryEditor, self).on_paste(event))
+
+    def action_paste(self) -> None:
+        self._paste(super().action_paste)
+
+    def _paste(self, act: Callable[[], None]) -> None:
+        self._pastes = True
+        try:
+            act()
+        finally:
+            self._pastes = False
 
     def remember(self) -> None:
         """The story undoes."""

@@ -1,0 +1,52 @@
+"""What a writer's keys mean: the joint before the first letter, and names of actions that can be undone."""
+
+from __future__ import annotations
+
+import re
+
+from srbwriter.prose import sentence_ends
+from srbwriter.story import Story
+from srbwriter.story.tree import Action
+
+from .prefix import END_CHARS
+from .round import Round
+
+_LETTER = re.compile(r"[^\W_]|[“\"'‘«—–]")
+_ACTIONS = {
+    "type": "your words", "edit": "your words", "paste": "paste", "rewrite": "text by the model",
+    "add": "added passage", "merge": "join", "delete": "deletion", "restore": "restored branch",
+    "reorder": "new order", "move_chapter": "move of a chapter",
+}  # fmt: skip
+"""Names of the story's verbs; a verb that is missing here is shown as it is."""
+_MARKS = {"bookmark": "bookmark", "labels": "tags", "note": "note", "title": "title"}
+
+
+def joint(story: Story, current: Round | None, place: int, letters: str) -> str:
+    """Return what separates ``letters`` typed at ``place`` from a sentence that a model has ended there.
+
+    It is what a branch of ``current`` would begin with: a space, or a new line; empty anywhere else.
+    """
+    if story.node(story.current).author != "model" or not _LETTER.match(letters):
+        return ""
+    end = story.text(story.current, END_CHARS)[-END_CHARS:]
+    if place != story.chars() or sentence_ends(end)[-1:] != [len(end)]:
+        return ""
+    branches = current.branches if current is not None and current.parent == story.current else []
+    texts = [branch.text for branch in branches]
+    begun = [text[: len(text) - len(text.lstrip())] for text in texts if text.strip()]
+    return next((blank for blank in begun if blank), " ")
+
+
+def name_action(action: Action, *rounds: Round | None) -> str:
+    """Return what ``action`` did in a word or two, for example ``memory`` or ``pick branch 3``.
+
+    ``rounds`` are those around the action; a picked branch is looked up in them.
+    """
+    if action.verb == "pick":
+        for current in rounds:
+            for number, track in enumerate(current.tracks if current is not None else (), 1):
+                if any(node == action.node for node, _ in track.nodes):
+                    return f"pick branch {number}"
+        return "pick"
+    names = dict.fromkeys(_MARKS[field] for _, field, _, _ in action.notes if field in _MARKS)
+    return ", ".join(names if action.verb == "mark" else ()) or _ACTIONS.get(action.verb, action.verb)
