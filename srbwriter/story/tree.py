@@ -76,17 +76,20 @@ class Action:
     became: NodeId
     typed: int = 0
     picked: int = 0
-    notes: list[Note] = field(default_factory=list["Note"])
+    notes: list[Note] = field(default_factory=list[Note])
 
     def row(self) -> tuple[Any, ...]:
-        return self.number, cast(bytes, msgpack.packb(astuple(self)))  # pyright: ignore[reportUnknownMemberType]
+        return self.number, cast("Any", msgpack).packb(astuple(self))
 
     @classmethod
     def of(cls, data: bytes) -> Action:
         """The inverse of :meth:`row`. Raises ValueError or TypeError for other bytes."""
-        *fields, notes = msgpack.unpackb(data, use_list=False)  # pyright: ignore
-        lists = ("split", "join", "text")
-        return cls(*fields, notes=[(*n[:3], list(n[3]) if n[1] in lists else n[3]) for n in notes])  # pyright: ignore
+        values = cast("Any", msgpack).unpackb(data, use_list=False)
+        notes: list[Any] = [
+            (*note[:3], list(note[3]) if note[1] in ("split", "join", "text") else note[3])
+            for note in values[-1]
+        ]
+        return cls(*values[:-1], notes=notes)
 
 
 class Tree:
@@ -327,7 +330,7 @@ class Tree:
         if table == "recipe":
             return key, self._recipes[key].model, json.dumps(dict(self._recipes[key].sampling))
         first = self._actions[0].number if self._actions else 0
-        at: int = key - first
+        at = int(key) - first
         found = self._actions[at] if 0 <= at < len(self._actions) else None
         return found.row() if found is not None and found.number == key else None
 

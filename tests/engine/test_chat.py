@@ -30,10 +30,6 @@ SIMPLE = """\
 {%- endfor %}
 {%- if add_generation_prompt %}[A]{% endif %}"""
 
-DOUBLING = (
-    "{%% set n = namespace(x=%s) %%}{%% for i in range(99) %%}{%% set n.x = n.x %s n.x %%}{%% endfor %%}"
-)
-
 
 def show(template: str | None, messages: Any = TALK, **kwargs: Any) -> str:
     return render(template, messages, **{"bos": "<s>", "eos": "</s>", **kwargs})
@@ -110,10 +106,6 @@ def test_nothing_to_go_on_from() -> None:
         ("{% include 'x' %}", "failed"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("(" * 300 + "{{ " + "(" * 300 + "1" + ")" * 300 + " }}", "failed"),
-        ("{{ 'x' * 99999999999 }}", "characters"),
-        ("{{ [0] * 99999999999 }}", "characters"),
-        ("{{ 9 ** (9 ** (9 ** 9)) }}", "characters"),
-        (DOUBLING % ("'ab'", "+"), "characters"),
         ("{% for i in range(999999) %}x{% endfor %}", "OverflowError"),
         ("{% for i in range(9999) %}{{ 'x' * 9999 }}{% endfor %}", "characters"),
     ],

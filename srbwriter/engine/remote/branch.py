@@ -364,11 +364,6 @@ class RemoteBranch:
         if self.branch.live:
             self.ask_again()
 
-    set_sampling = change
-
-    def set_stop(self, stop: Stop) -> None:
-        self.change(None, stop)
-
     def set_prompt(self, prompt: Sequence[int]) -> None:
         self.base = prompt or self.request.generation.prompt_ids
         if self.branch.live:
