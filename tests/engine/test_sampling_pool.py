@@ -65,7 +65,6 @@ CASES: dict[str, tuple[Request, ...]] = {
     "bans": (replace(PLAIN, n=6, sampling=replace(SEED, banned_phrases=("the", "was", "a"))),),
     "beside a grammar": (replace(PLAIN, sampling=replace(SEED, regex="( [a-z]+)+")), PLAIN),
     "beside siblings": (PLAIN, replace(PLAIN, siblings="distinct")),
-    "beside a long prompt": (PLAIN, replace(PLAIN, prompt="The king" + PROMPT * 12)),
 }  # fmt: skip
 
 
