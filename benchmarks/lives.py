@@ -19,11 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, EngineOptions, Priority, Request, Sampling, Stop
 from tests.engine.toy_models import make_gemma, make_jamba, make_mamba
+from tests.fakes.short_model import short_model
 
 KINDS: dict[str, Callable[[Path], Path] | None] = {
     "attention": None, "sliding": make_gemma, "hybrid": make_jamba, "recurrent": make_mamba
@@ -126,7 +126,7 @@ def live(number: int, seconds: float) -> None:
         for place in range(2):
             kind = list(KINDS)[(number + place * chance.randint(0, 3)) % len(KINDS)]
             make = KINDS[kind]
-            model = bundled_model() if make is None else make(Path(folder) / f"{place}.gguf")
+            model = short_model() if make is None else make(Path(folder) / f"{place}.gguf")
             engines.append(Engine.load(model, make_options(chance, kind)))
         generations = act(chance, engines, seconds)
         before = time.monotonic()
