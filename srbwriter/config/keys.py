@@ -251,6 +251,11 @@ LOOK_AHEAD_TOKENS = Key(
     "instruments.look_ahead_tokens", INTEGER, 2048, "most tokens that are written before a pick",
     minimum=16,
 )
+SO_FAR = Key(
+    "instruments.so_far", INTEGER, 20,
+    "percent of the window for summaries of chapters that no longer fit, which the model writes while you "
+    "read; 0 for none", minimum=0, maximum=50,
+)
 LOOK_AHEAD_BATTERY = Key[LookAhead](
     "instruments.look_ahead_battery", one_of(*get_args(LookAhead)), "off",
     "the most of look_ahead while the machine runs on battery power",
@@ -291,7 +296,6 @@ RETIRED: tuple[Retired, ...] = (
     Retired("interface.split", "the story has two fifths of the window"),
     Retired("interface.spelling", "words are not looked up in a list"),
     Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
-    Retired("server.ws_port", "text-generation-webui's older WebSockets are not spoken", ("--ws-port",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),

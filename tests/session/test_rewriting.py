@@ -1,4 +1,4 @@
-"""Text in the middle of the story: for which passage or place, what is asked, how it is ranked, and a pick."""
+"""Text in the middle of the story: for which passage or place, what is asked, its ranks, and a pick."""
 
 from __future__ import annotations
 

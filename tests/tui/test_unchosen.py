@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key, Paste
 
+from srbwriter.prose import sentence_ends
 from srbwriter.tui.keyboard import Burst
 from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
@@ -45,7 +46,10 @@ async def test_letters_behind_a_pick_are_the_storys(open_bench: OpenBench) -> No
             await bench.on_panes()
             picked = bench.texts()[2]
             await bench.press("3", *keys)
-            text += picked[: len(picked) - erased] + typed
+            left = picked[: len(picked) - erased]
+            begins = typed[0].isalnum() or typed[0] == '"'
+            ended = not erased and begins and sentence_ends(left)[-1:] == [len(left)]
+            text += left + " " * ended + typed
             assert bench.screen.editor.text == text
             assert not chosen(bench) and bench.app.screen is bench.screen
             await bench.press("2")
@@ -58,7 +62,8 @@ async def test_without_branches_digits_are_typed_and_a_new_round_leaves_the_curs
     async with open_bench(TEXT) as bench:
         await bench.press("1", "9")
         assert bench.screen.editor.text == TEXT + "19"
-        await bench.press("home", "ctrl+n")
+        await bench.press("home")
+        bench.screen.run("write_at_end")
         await bench.press("S", "o")
         assert bench.screen.editor.text == "So" + TEXT + "19"
 

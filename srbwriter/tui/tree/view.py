@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from srbwriter.session.prefix import in_whole_words
 from srbwriter.story import ROOT, NodeId, Story
 
 
@@ -185,7 +186,9 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         node = self.story.node(row.node)
         marks = marks_words(self.story, row.node)
         mark_style = style if at_cursor else self.get_component_rich_style("tree--mark")
-        preview = " ".join(node.text.split()) or ("the beginning" if row.node == ROOT else "(no words)")
+        preview = " ".join(in_whole_words(self.story, node).split()) or (
+            "the beginning" if row.node == ROOT else "(no words)"
+        )
         before = f"{here}{lead}{unread}{_AUTHORS.get(node.author, ' ')} "
         segments = [Segment(before, style)]
         if marks:

@@ -59,9 +59,7 @@ def _begun(story: Story) -> bool:
 
 
 def _tell_of_drafts(screen: WriteScreen) -> None:
-    """Say where text is that was being typed when the program died: in its dialog, or in the tree."""
-    if screen.session.taken_up:
-        screen.notify("Recovered: the branch you were editing is in the tree now.")
+    """Say in which dialogs text was being typed when the program died."""
     sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(screen.session.story))
     if kinds := ", ".join(dict.fromkeys(sheets)):
         screen.notify(f"Recovered: unsaved words for {kinds}. Open that to continue.")
