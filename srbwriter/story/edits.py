@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, overload
 
 from srbwriter.story.model import NodeId
 from srbwriter.unspaced import CHARACTER
@@ -24,6 +24,16 @@ class Edit(NamedTuple):
     start: int
     end: int
     text: str
+
+
+class Pieces(Protocol):
+    """A path's text as a sequence of pieces."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, at: int, /) -> Piece: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> Sequence[Piece]: ...
 
 
 class Piece(NamedTuple):
@@ -130,7 +140,7 @@ def refined(edits: Sequence[Edit], read: Callable[[int, int], str]) -> list[Edit
     return hunks(read(edits[0].start, edits[0].end), edits[0].text, edits[0].start)
 
 
-def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
+def touched(pieces: Pieces, start: int, stop: int) -> Sequence[Piece]:
     """Return the pieces that an edit of characters ``start`` to ``stop`` changes.
 
     An insertion between nodes goes into the first that a person wrote, or into the last that no model is
@@ -143,7 +153,7 @@ def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
     return within or [next((p for p in there if not p.model), ended)]
 
 
-def node_edits(pieces: Sequence[Piece], edits: Iterable[Edit]) -> dict[NodeId, list[Edit]]:
+def node_edits(pieces: Pieces, edits: Iterable[Edit]) -> dict[NodeId, list[Edit]]:
     """Return ``edits`` as edits of the nodes that they touch, in the order of the path.
 
     New words go into the first of the nodes whose text they replace.

@@ -241,6 +241,8 @@ class Journal:
 
     def put(self, rows: Rows) -> None:
         """Write ``rows`` behind what was put before."""
+        if not rows:
+            return
         with self._wake:
             now = self._last = time.monotonic()
             self._waiting |= rows

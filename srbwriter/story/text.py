@@ -9,12 +9,11 @@ action.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
-from srbwriter.story.edits import Edit, Piece, lettered, node_edits, refined, touched, whole_words
+from srbwriter.story.edits import Edit, lettered, node_edits, refined, touched, whole_words
+from srbwriter.story.line import Line
 from srbwriter.story.model import NodeId, Refused, State
 from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, edited, plain, text_of
@@ -46,31 +45,6 @@ class Unit:
     last: float
 
 
-class PathText:
-    """The text from the root to the end of a node, as pieces of its nodes."""
-
-    def __init__(self, tree: Tree, end: NodeId) -> None:
-        self.nodes = [node for node in tree.upward(end) if node.parent is not None][::-1]
-        self._ends = list(accumulate((len(node.text) for node in self.nodes), initial=0))
-        self.length = self._ends[-1]
-
-    def pieces(self) -> list[Piece]:
-        """Return a piece for each node."""
-        starts = self._ends
-        return [
-            Piece(n.id, starts[i], starts[i + 1], n.author == "model", n.streaming)
-            for i, n in enumerate(self.nodes)
-        ]
-
-    def read(self, start: int, stop: int) -> str:
-        """Return characters ``start`` to ``stop``, or up to the end of the text."""
-        if start >= min(stop, self.length):
-            return ""
-        first, last = bisect_right(self._ends, start) - 1, bisect_left(self._ends, min(stop, self.length))
-        begin = self._ends[first]
-        return "".join(node.text for node in self.nodes[first:last])[start - begin : stop - begin]
-
-
 class TextEditor:
     """Changes the texts of a tree; the last unit of typing is kept here."""
 
@@ -82,7 +56,7 @@ class TextEditor:
     def replace(self, edits: Sequence[Edit], end: NodeId) -> NodeId:
         """Apply ``edits`` to the text up to ``end``; return the node at which the text ends now."""
         tree, at = self._tree, 0
-        path = PathText(tree, tree.check_living(end).id)
+        path = tree.line(tree.check_living(end).id)
         for edit in edits:
             if not at <= edit.start <= edit.end <= path.length:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
@@ -90,13 +64,12 @@ class TextEditor:
         parts = refined([Edit(a, b, well_formed(words)) for a, b, words in edits], path.read)
         if not parts:
             return end
-        pieces = path.pieces()
         if len(edits) == 1:
             if parts[0].start == parts[-1].end == path.length:
                 return self.append(end, parts[0].text)
-            if (done := self._cut_off(parts, path, pieces, end)) is not None:
+            if (done := self._cut_off(parts, path, end)) is not None:
                 return done
-        found = node_edits(pieces, parts)
+        found = node_edits(path, parts)
         if len(edits) == 1 and len(found) == 1:  # one edit of one node, so that typing can go on
             [(node, some)] = found.items()
             if len(some) == 1 and (done := self._goes_on(some[0], tree.node(node), end)) is not None:
@@ -116,17 +89,19 @@ class TextEditor:
             return done if done is not None else self._respell(_plainly({end: [edit]}), end)
         tree.check_unwritten(node)
         with tree.verb("type", end) as action:
+            size = len(tree.line(end))
+            words = tree.line(end).words(size)
             made = tree.add_node(end, plain(text, "writer"), "writer")
-            action.became, action.typed = made.id, tree.words(made.id) - tree.words(end)
+            action.became, action.typed = made.id, tree.line(made.id).words(size) - words
         self._begin_unit(action.number, made.id, 0, len(text), "" if action.was == end else None)
         return made.id
 
     def put_passage(self, start: int, end: int, spans: Spans, node: NodeId) -> None:
         """Replace a passage, or put at a place, a model's ``spans``."""
-        path = PathText(self._tree, node)
+        path = self._tree.line(node)
         if not 0 <= start <= end <= path.length:
             raise Refused(f"{start} to {end} is no passage of this text")
-        edits = node_edits(path.pieces(), [Edit(start, end, text_of(spans))])
+        edits = node_edits(path, [Edit(start, end, text_of(spans))])
         with self._tree.verb("rewrite", node) as action:
             words = self._tree.words(node)
             self._respell(
@@ -145,7 +120,9 @@ class TextEditor:
         tree.check_unwritten(*map(tree.node, edits))
         first = next(iter(edits))
         with tree.verb("edit", first) as action:
-            words, place = tree.words(end), first
+            line, place = tree.line(end), first
+            places = [line.index[number] for number in edits]
+            words = line.words(min(places), max(places))
             text = tree.node(first).text if len(edits) == 1 and action.was == end else None
             for number in reversed(edits):  # deepest first
                 node = tree.node(number)
@@ -159,7 +136,7 @@ class TextEditor:
                 else:
                     tree.put_spans(node, spans)
             action.became = end
-            action.typed = tree.words(end) - words
+            action.typed = tree.line(end).words(min(places), max(places)) - words
         if len(edits[first]) == 1:
             edit = edits[first][0][0]
             self._begin_unit(action.number, place, edit.start, edit.start + len(edit.text), text)
@@ -182,15 +159,13 @@ class TextEditor:
         tree.set(node, bookmark=False, title="", note="", labels="")
         return twin.id
 
-    def _cut_off(
-        self, parts: Sequence[Edit], path: PathText, pieces: Sequence[Piece], end: NodeId
-    ) -> NodeId | None:
+    def _cut_off(self, parts: Sequence[Edit], path: Line, end: NodeId) -> NodeId | None:
         """Apply an edit that cuts off nodes at the end of the text; None for one within the last node.
 
         What is cut off stays, on a branch of its own.
         """
         tree, (start, stop, words) = self._tree, parts[-1]
-        there = touched(pieces, start, stop)
+        there = touched(path, start, stop)
         if there[-1].end != path.length or start == stop:
             return None
         first, old = there[0], path.read(there[0].begin, there[-1].end)
@@ -206,16 +181,17 @@ class TextEditor:
         node = tree.node(first.node)
         tree.check_unwritten(node, tree.node(end))
         with tree.verb("edit", node.id) as action:
-            count = tree.words(end)
+            low = path.index[touched(path, parts[0].start, parts[0].end)[0].node]
+            count = path.words(low)
+            before = path[: path.index[first.node]]
             if 0 < len(head) < len(node.text):
                 tree.split_node(node, len(head))
             base = node.id if head else tree.check_parent(node.id, "cut").id
-            before = [piece for piece in pieces if piece.begin < first.begin]
             kept = [*before, first._replace(end=first.begin + len(head))]
             if found := node_edits(kept, parts[:-1]):
                 base = self._respell(_plainly(found), base)
             action.became = tree.add_node(base, plain(words, "writer"), "writer").id if words else base
-            action.typed = tree.words(action.became) - count
+            action.typed = tree.line(action.became).words(low) - count
         if words:
             self._begin_unit(action.number, action.became, 0, len(words), None)
         return action.became

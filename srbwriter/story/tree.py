@@ -20,6 +20,7 @@ from typing import Any, cast
 import msgpack
 
 from srbwriter.story.edits import edit_between
+from srbwriter.story.line import Line
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -118,6 +119,7 @@ class Tree:
         self._depth = 0
         self._trace: list[tuple[Any, str, Any]] = []  # what a failing change puts back
         self._dirty: set[tuple[str, Any]] = set()
+        self._line: Line | None = None  # the last one that was asked for
         self._action: Action | None = None
         self._olds: dict[tuple[NodeId, str], Any] | None = None
         self._last_olds: dict[tuple[NodeId, str], Any] = {}
@@ -167,6 +169,7 @@ class Tree:
                     self._put(what, name, old)
                 else:
                     self._unhang(what)
+                    self._line = None
                     del self._nodes[what.id]
                     self._live.pop(what.id, None)
             elif what is self._values or what is self._days:
@@ -243,13 +246,19 @@ class Tree:
 
     def _put(self, node: Node, name: str, value: Any) -> None:
         if name in ("parent", "place"):
+            if self._line is not None and node.id in self._line.index:
+                self._line = None
             self._unhang(node)
             setattr(node, name, value)
             self._hang(node)
             return
-        setattr(node, name, value)
         if name == "text":
             node.counted = None
+            if self._line is not None and (at := self._line.index.get(node.id)) is not None:
+                self._line.resize(at, len(value) - len(node.text))
+        elif name == "state" and self._line is not None and node.id in self._line.index:
+            self._line = None
+        setattr(node, name, value)
 
     def _hang(self, node: Node) -> None:
         if node.parent is not None:
@@ -288,6 +297,7 @@ class Tree:
         """Add a node of an import, or put it in the place of the root."""
         if (old := self._nodes.get(node.id)) is not None:
             self._unhang(old)
+        self._line = None
         self._nodes[node.id] = node
         self._hang(node)
         self._dirty.add(("node", node.id))
@@ -579,13 +589,27 @@ class Tree:
         with self.lock:
             return [above.id for above in self.upward(node)][::-1]
 
+    def line(self, node: NodeId) -> Line:
+        """Return the text from the root to ``node`` as a line of pieces, which follows its changes."""
+        with self.lock:
+            if self._line is None or node not in self._line.index or self._line.nodes[-1].id != node:
+                self._line = Line([above for above in self.upward(node) if above.parent is not None][::-1])
+            return self._line
+
+    def _in_line(self, node: NodeId) -> bool:
+        return self._line is not None and self._line.living and node in self._line.index
+
     def is_living(self, node: NodeId) -> bool:
         """Whether ``node`` is part of the readable tree: neither it nor an ancestor is in the bin."""
+        if self._in_line(node):
+            return True
         with self.lock:
             return node in self._nodes and all(n.state == State.LIVING for n in self.upward(node))
 
     def nearest_living(self, node: NodeId) -> NodeId:
         """Return ``node``, or its nearest ancestor in the readable tree."""
+        if self._in_line(node):
+            return node
         found = None
         for above in self.upward(node if node in self._nodes else ROOT):
             found = above.id if above.state == State.LIVING and found is None else found
@@ -605,7 +629,7 @@ class Tree:
     def chars(self, node: NodeId | None = None) -> int:
         """Count the characters from the root to ``node`` (the current one)."""
         with self.lock:
-            return sum(len(n.text) for n in self.upward(self.current if node is None else node))
+            return self.line(self.current if node is None else node).length
 
     def words(self, node: NodeId) -> int:
         """Count the words from the root to ``node``."""

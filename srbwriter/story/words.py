@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 from srbwriter.unspaced import (
     CHARACTER,
@@ -48,6 +49,9 @@ class Count:
     remainder of scripts whose words are a number of letters, in twentieths of a word.
     """
 
+    SINGLE: ClassVar[int] = 1 << 4
+    """In :attr:`edges`: the whole text is one open run; alone, with no words, it is no text."""
+
     words: int = 0
     left: int = 0
     right: int = 0
@@ -68,9 +72,9 @@ class Count:
         words = left = right = rest = 0
         single = begun = False
         for more, edges in rows:
-            if not more and edges == _SINGLE:
+            if not more and edges == cls.SINGLE:
                 continue
-            first, last, one = edges & 3, edges >> 2 & 3, bool(edges & _SINGLE)
+            first, last, one = edges & 3, edges >> 2 & 3, bool(edges & cls.SINGLE)
             if not begun:
                 begun, left, single = True, first, True
             joined = max(right, first) if right and first else 0  # the run across the seam
@@ -85,7 +89,6 @@ class Count:
         return cls(words + rest // _WHOLE, left, right, single, rest % _WHOLE)
 
 
-_SINGLE = 1 << 4  # of the edges; alone with no words it is no text
 NOTHING = Count(single=True)
 
 
