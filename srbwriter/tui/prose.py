@@ -51,6 +51,7 @@ STYLES = {
     "selection": "on $primary 40%", "cursor": "reverse", "place": "underline",
     "head": "$text-muted on $panel", "head-writing": "$text-accent on $panel",
     "head-failed": "$text-error on $panel", "head-chosen": "bold $background on $primary",
+    "cap": "bold $background on $accent",
 }  # fmt: skip
 """How marks look, as Textual's styles."""
 

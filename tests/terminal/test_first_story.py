@@ -14,7 +14,7 @@ MINE = "Then it began to rain."
 
 def ended_branches(terminal: Terminal, what: str) -> str:
     return terminal.wait(
-        lambda screen: screen.count("full length") == 4 and "earlier text" not in screen, what
+        lambda screen: screen.count("■") == 4 and "earlier text" not in screen, what
     )
 
 

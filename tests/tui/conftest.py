@@ -48,7 +48,10 @@ class Bench:
             await self.settle()
 
     async def settle(self) -> None:
-        """Let what was asked for be done, and painted."""
+        """Let what was asked for be done, and painted, and half a second pass for the keys that follow."""
+        self.screen.letters.rest()
+        for pane in self.screen.grid.panes:
+            pane.words_at -= 1
         await self.pilot.pause()
         self.session.settle()
         self.screen.pump.flush()
@@ -63,6 +66,8 @@ class Bench:
         self.session.step(tokens)
         self.screen.pump.flush()
         await self.pilot.pause()
+        for pane in self.screen.grid.panes:
+            pane.words_at -= 1
 
     def engine_until(self, true: Callable[[], bool]) -> None:
         """Let the engine work until something holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key, Paste
 
+from srbwriter.engine.types import BranchState
 from srbwriter.tui.keyboard import Burst
 from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
@@ -63,9 +64,9 @@ async def test_without_branches_digits_are_typed_and_a_new_round_leaves_the_curs
         assert bench.screen.editor.text == "So" + TEXT + "19"
 
 
-async def test_arrows_tab_and_escape_choose_the_first_pane(open_bench: OpenBench) -> None:
+async def test_arrows_and_tab_choose_the_first_pane(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
-        for key in ("left", "right", "up", "down", "tab", "escape"):
+        for key in ("left", "right", "up", "down", "tab"):
             await bench.write()
             await bench.press("2")
             await bench.tokens(5)
@@ -100,7 +101,7 @@ async def test_the_line_of_keys_says_what_they_do(open_bench: OpenBench) -> None
         assert bench.screen.status_line.mode == "STORY"
         await bench.press("x")
         assert "1–9" not in [key for _, key, _ in bench.screen.key_line.entries]
-        await bench.press("escape")
+        await bench.press("tab")
         assert ("pick_number", "1–9", "pick") in bench.screen.key_line.entries
         assert ("", "type", "text") not in bench.screen.key_line.entries
         await bench.press("ctrl+n")
@@ -157,6 +158,10 @@ async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing
         await bench.settle()
         assert bench.screen.editor.text == TEXT + "kg2 3"
         assert len(bench.session.round.branches) == 4
+        await bench.on_panes()
+        await burst(bench, "ww")
+        pane = bench.screen.grid.pane
+        assert chosen(bench) and pane is not None and pane.take, "a held key is a command"
         await bench.press("ctrl+n")
         await bench.tokens(3)
         await burst(bench, "12")
@@ -169,3 +174,51 @@ async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing
         await burst(bench, "xx")
         assert bench.app.screen is tree and not bench.session.story.bin()
         assert "Press one key at a time" in bench.last_said
+
+
+PROSE = [
+    ("T", ""), ("é", ""), ("h", ""), ("see", ""), ("rew", ""), ("dew", ""), (" so", ""), ("ww", "ww"), ("d", "d"),
+]  # fmt: skip
+"""What is typed on a chosen branch within half a second, and how much of it is commands."""
+
+
+async def test_a_capital_or_the_third_of_different_letters_is_prose_and_all_of_them_enter_the_story(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench(TEXT, started=20) as bench:
+        before, text = bench.texts(), TEXT
+        for typed, commands in PROSE:
+            await bench.on_panes()
+            keys = ["space" if letter == " " else letter for letter in typed]
+            await bench.pilot.press(*keys)
+            await bench.settle()
+            pane = bench.screen.grid.panes[0]
+            text += "" if commands else typed
+            assert bench.screen.editor.text == text, typed
+            assert (pane.take is not None) == bool(commands), typed
+            assert chosen(bench) == bool(commands), typed
+            if commands:
+                await bench.press("escape")
+            else:
+                assert "your words went into the story" in bench.last_said
+        assert bench.texts() == before and not any(
+            branch.state is BranchState.PAUSED for branch in bench.session.round.branches
+        ), "taken back"
+
+
+async def test_a_digit_counts_for_a_branch_that_has_stood_and_what_follows_a_refused_pick_is_prose(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.press("ctrl+n")
+        await bench.on_panes()
+        await bench.press("1", *"seed")
+        assert "has no words yet" in bench.said and bench.screen.editor.text == TEXT + "seed"
+        await bench.press("ctrl+n")
+        bench.session.step(5)
+        bench.screen.pump.flush()
+        await bench.pilot.press("1")
+        assert "only just appeared" in bench.last_said and bench.session.text() == TEXT + "seed"
+        await bench.settle()
+        await bench.press("1")
+        assert bench.session.text() != TEXT + "seed"

@@ -44,6 +44,7 @@ class Picker(Dialog[Any]):
     """A list with a filter line. Dismissed with the value of the chosen entry, or None."""
 
     KEYS = "Lists"
+    BADGE = "LIST"
     CSS_PATH = "picker.tcss"
 
     def __init__(
@@ -55,9 +56,14 @@ class Picker(Dialog[Any]):
         looked: Callable[[Any], None] | None = None,
         foot: str = "",
         aside: bool = False,
+        typed: Callable[[str], object] | None = None,
     ) -> None:
-        """``aside`` puts the list at the edge, so that the screen below stays visible."""
+        """``aside`` puts the list at the edge, so that the screen below stays visible.
+
+        With ``typed`` there is nothing to narrow: what is typed closes the list, and goes there.
+        """
         super().__init__()
+        self._typed = typed
         self.heading = title
         self._choices = list(choices)
         self._listed: list[Choice | None] = list(choices)  # None is the name of a group
@@ -69,7 +75,8 @@ class Picker(Dialog[Any]):
         self.set_class(aside, "-aside")
 
     def content(self) -> ComposeResult:
-        yield LineInput(placeholder="narrow …", id="picker-filter", compact=True)
+        placeholder = "narrow …" if self._typed is None else "or just type: your words begin the story …"
+        yield LineInput(placeholder=placeholder, id="picker-filter", compact=True)
         with Horizontal():
             yield OptionList(id="picker-list", compact=True)
             if self._previews:
@@ -125,8 +132,12 @@ class Picker(Dialog[Any]):
         return Content.assemble(choice.title, (f"  {choice.about}" if choice.about else "", "$text-muted"))
 
     @on(LineInput.Changed)
-    def _narrowed(self) -> None:
-        self._fill()
+    def _narrowed(self, event: LineInput.Changed) -> None:
+        if self._typed is None:
+            self._fill()
+        elif self.on_top:
+            self.close()
+            self._typed(event.value)
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:

@@ -41,7 +41,7 @@ class BranchPane(Prose, inherit_bindings=False):
     BINDINGS = [Binding("ctrl+c,super+c", "copy", "copy what is selected", show=False)]
     DEFAULT_CSS = """
     BranchPane {
-        border-left: blank $background; border-right: blank $background;
+        border-left: blank $background; border-right: blank $background; padding: 0 1;
         &:focus { border-left: outer $primary; border-right: outer $primary; }
     }
     """
@@ -59,8 +59,10 @@ class BranchPane(Prose, inherit_bindings=False):
         self.thoughts = NO_THOUGHTS  # the model's thoughts before its text, which are hidden
         self.follows = False  # whether the end is shown at first
         self.is_scrolled = False  # by the reader, since the branch was shown
+        self.words_at = 0.0  # when its first words were shown (monotonic seconds)
         self.marks = self.note = ""
         self.figures = False  # whether the head shows tokens and speed
+        self.is_key = True  # whether the number is the key that picks the branch
         self.head: str = ""
         """The header line, as painted."""
         self.tints: Tints | None = None  # colours of its words; None means uncoloured
@@ -111,6 +113,8 @@ class BranchPane(Prose, inherit_bindings=False):
         self._set_head(force)
 
     def _put_text(self, text: str) -> None:
+        if text and not self.text:
+            self.words_at = time.monotonic()
         if self.text and text.startswith(self.text):
             last = self._paragraph(len(self.text))[0]
             self.put(len(self.text), len(self.text), text[len(self.text) :])
@@ -162,6 +166,12 @@ class BranchPane(Prose, inherit_bindings=False):
             self.marks, self.note, self.figures = marks, note, figures
             self._set_head(force=True)
 
+    def show_key(self, is_key: bool) -> None:
+        """Show the number as a key cap, or plainly where digits are text."""
+        if self.is_key != is_key:
+            self.is_key = is_key
+            self.refresh(Region(0, 0, self.size.width, 1))
+
     def watch_stale(self) -> None:
         self._set_head(force=True)
         self.update()
@@ -173,8 +183,10 @@ class BranchPane(Prose, inherit_bindings=False):
         elif branch is not None and branch.state in (BranchState.WRITING, BranchState.FAILED):
             name = "head-writing" if branch.state is BranchState.WRITING else "head-failed"
         style = (self.style("") + self.style(name)).rich_style
-        width = self.size.width
-        return Strip([Segment(set_cell_size(self.head, width), style)], width)
+        width, cap = self.size.width, len(f" {self.number} ")
+        head = set_cell_size(self.head, width)
+        key = style if self.has_focus or not self.is_key else (self.style("") + self.style("cap")).rich_style
+        return Strip([Segment(head[:cap], key), Segment(head[cap:], style)], width)
 
     # ---- marks
 
