@@ -9,7 +9,7 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.story import Story
 from tests.engine.peers import VLLM, served
-from tests.terminal.support import OPENING, make_story, node_texts, says_saved, text_of
+from tests.terminal.support import OPENING, READ, make_story, node_texts, says_saved, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ESC, Terminal
 
 
@@ -40,6 +40,7 @@ def test_eight_panes_on_an_engine_elsewhere(terminal: Terminal, url: str) -> Non
     terminal.wait_for("cannot be paused")
     terminal.press(b"k")
     terminal.wait_for("killed")
+    terminal.rest(READ)
     terminal.press(b"2")
     terminal.wait(lambda _: len(text_of(file)) > len(OPENING) + 40, "a branch is picked")
     terminal.press(CTRL_Z)

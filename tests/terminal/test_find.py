@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.story import Story
-from tests.terminal.support import choose, make_story, text_of, with_branches
+from tests.terminal.support import READ, choose, make_story, text_of, with_branches
 from tests.terminal.terminal import CTRL_F, CTRL_Q, CTRL_Z, ENTER, ESC, F3, TAB, Terminal
 
 TEXT = "The lantern went out. She lit the lantern. No Lantern burned."
@@ -44,6 +44,7 @@ def test_words_are_found_while_typed_and_replaced_one_by_one(terminal: Terminal)
 
 def test_in_the_tree_a_title_never_runs_commands(terminal: Terminal) -> None:
     file = with_branches(terminal)
+    terminal.rest(READ)
     terminal.press(b"1")
     terminal.wait_without("■")
     terminal.press(F3)

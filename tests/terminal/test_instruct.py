@@ -11,7 +11,7 @@ from srbwriter import paths
 from srbwriter.story import ROOT, Story
 from srbwriter.tui.dialogs.openings import SamplePrompt, read_prompt
 from tests.fakes.instruct_model import make_instruct
-from tests.terminal.support import text_of
+from tests.terminal.support import READ, text_of
 from tests.terminal.terminal import CTRL_Q, ENTER, ESC, Terminal
 
 F8 = b"\x1b[19~"
@@ -59,6 +59,7 @@ def test_the_request_of_a_sample_is_in_the_users_turn_and_not_in_the_story(
     terminal: Terminal, model: Path, sample: SamplePrompt
 ) -> None:
     file = begin(terminal, model, sample)
+    terminal.rest(READ)
     terminal.press(b"1")
     terminal.wait(lambda _: text_of(file), "the pick is in the file")
     terminal.press(F8)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from srbwriter.session.tokens import Tokens
 
 MIN_WIDTH, MIN_HEIGHT = 30, 5
-_AIRY_HEIGHT = 8
+_AIRY_HEIGHT = 7  # of a pane that has room for a blank line under its text
 _EASY_WIDTH, _BEST_WIDTH = 40, 64  # cells; shorter lines are harder to read, longer ones no easier
 _NARROW_WORTH = 0.92  # weight of a cell in a line that is too short
 

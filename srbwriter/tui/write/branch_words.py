@@ -117,7 +117,7 @@ class Head(NamedTuple):
         """Return the shortenings of parts, in the order in which they are applied until the line fits."""
         note, *more = self.note.split(", ")
         marks = self.marks.split(" ")
-        state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
+        state = "for an earlier text" if self.stale else self.state.partition(":")[0]
         last_words = "earlier text" if self.stale else ""  # the sign still shows the state
         return (
             ("speed", ""),

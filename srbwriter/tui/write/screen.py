@@ -7,6 +7,7 @@ to the panes. Key handlers are in ``srbwriter.tui.actions``; ``srbwriter.tui.wri
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -54,6 +55,7 @@ log = logging.getLogger(__name__)
 
 
 _TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
+_SAME_WORDS = 60  # characters by which a place in a text that moved is found again
 _MARGIN = 2  # cells beside the story, at least
 _CHOOSING = ("left", "right", "up", "down")  # commands that choose a pane while none is chosen
 
@@ -395,8 +397,12 @@ class WriteScreen(Screen[None]):
         text, before = self.session.text(), self.editor.text
         place = None
         if where_changed and text != before:
-            room = min(len(text), len(before))
-            place = len(text) - same_end(before, text, room - same_start(before, text))
+            start = same_start(before, text)
+            end = len(text) - same_end(before, text, min(len(text), len(before)) - start)
+            place, cursor = end, self.editor.cursor
+            if len(text) == len(before) and Counter(text[start:end]) == Counter(before[start:end]):
+                moved = text.find(before[cursor : cursor + _SAME_WORDS], start)
+                place = moved if 0 <= moved < end else end  # a chapter that moved takes the cursor along
         elif where_changed:
             place = self.editor.cursor
         self.editor.show(text, place)
