@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from textual import events
+from textual.binding import Binding
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -152,6 +153,10 @@ class App(FailingApp):
         if keys := self.known_keys.anywhere.get(command):
             return commands.key_name(keys[0])
         return f"“{commands.COMMANDS[command].title}” in the menu ({commands.key_name(commands.MENU)})"
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Name a key as everywhere else; the command key of a Mac does not arrive in a terminal."""
+        return "" if binding.key.startswith("super+") else commands.key_name(binding.key)
 
     def run_prompt(self, screen: Screen[Any], act: Callable[[], object]) -> None:
         """Run ``act``, a command of ``screen`` that opens a prompt for text.

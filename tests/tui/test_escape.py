@@ -73,7 +73,7 @@ async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
         editor = bench.screen.editor
         assert not editor.size
         editor.focus()
-        await bench.press("x")
+        await bench.press("c")
         assert not editor.has_focus and bench.screen.editor.text == "The rain."
         await bench.press(way)
         assert editor.size.height > 1

@@ -14,7 +14,6 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.formats import transfer
-from srbwriter.story import Story
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.story.reading import LogView
 from tests.tui.conftest import Bench, OpenBench

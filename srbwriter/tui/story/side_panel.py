@@ -230,8 +230,11 @@ class SidePanel(Dialog[None]):
         if self._story.read_only is None:
             self._story.put_settings(ROOT, known.change(self._story.own_settings(ROOT), words))
         if widget in _ENTRY_FIELDS and (at := self._at) is not None:
-            self._entries[at] = _ENTRY_FIELDS[widget][3](self._entries[at], words)
+            entry = self._entries[at] = _ENTRY_FIELDS[widget][3](self._entries[at], words)
             self._show_entries()
+            if widget == "lore_name":  # the first key may be the name
+                line = self.query_one("#lore_keys", LineInput)
+                line.value = self._fields["lore_keys"].words = keys_text(entry.keys)
 
     # ---- the lorebook
 

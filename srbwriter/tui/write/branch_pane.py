@@ -38,7 +38,7 @@ class BranchPane(Prose, inherit_bindings=False):
     """Shows one branch. ``number`` is shown to the reader, ``index`` is its place in the round."""
 
     CURSOR, TOP_ROWS = False, 1
-    BINDINGS = [Binding("ctrl+c,super+c", "copy", "copy what is selected", show=False)]
+    BINDINGS = [Binding("ctrl+c", "copy", "copy what is selected", show=False)]
     DEFAULT_CSS = """
     BranchPane {
         border-left: blank $background; border-right: blank $background; padding: 0 1;

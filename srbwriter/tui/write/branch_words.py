@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import BranchState, FinishReason
 
-_REASONS = {
+_REASONS: dict[str, str] = {
     FinishReason.EOG: "the end",
     FinishReason.CONTEXT: "no room left",
     FinishReason.STOPPED: "stopped",
@@ -41,7 +41,7 @@ def state_words(branch: Branch) -> str:
 
 def ended_words(reason: str | None) -> str:
     """Return why a branch ended, if that is worth a word: not where it is simply done."""
-    return _REASONS.get(FinishReason(reason), "") if reason else ""
+    return _REASONS.get(reason or "", "")
 
 
 def state_sign(branch: Branch) -> str:
