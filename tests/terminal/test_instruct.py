@@ -15,7 +15,7 @@ from tests.terminal.support import READ, text_of
 from tests.terminal.terminal import CTRL_Q, ENTER, ESC, Terminal
 
 F8 = b"\x1b[19~"
-WROTE = re.compile(r"\d ■")
+WROTE = re.compile(r"\d +■")
 INSTRUCT = [
     prompt
     for file in sorted(paths.asset_dir("sample_prompts").glob("*.txt"))

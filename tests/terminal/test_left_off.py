@@ -42,7 +42,7 @@ def desk(screen: str) -> str:
 
 def states(screen: str) -> list[str]:
     """The signs of the states in the heads of the panes."""
-    return re.findall(r"\b\d ([·…▸‖■!×])", screen)
+    return re.findall(r"\b\d +([·…▸‖■!×])", screen)
 
 
 def write_round(terminal: Terminal) -> None:

@@ -64,7 +64,7 @@ def branches_of(file: Path) -> list[str]:
 
 def have_ended(screen: str) -> bool:
     """Whether both branches in view have ended, and all words are saved."""
-    return re.search(r"1 ?■.*2 ?■", screen, re.DOTALL) is not None and says_saved(screen)
+    return re.search(r"1 *■.*2 *■", screen, re.DOTALL) is not None and says_saved(screen)
 
 
 def story_has_keys(screen: str) -> bool:

@@ -35,7 +35,7 @@ async def test_a_moved_chapter_stops_branches_and_undo_shows_them(open_bench: Op
 
 async def test_a_chapter_at_the_end_waits_for_its_words(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained.") as bench:
-        bench.screen.editor.go(10)
+        bench.screen.editor.move_to(10)
         bench.screen.run("chapter")
         await bench.press(*"One", "enter")
         bench.screen.editor.focus()

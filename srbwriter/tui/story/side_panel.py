@@ -235,6 +235,7 @@ class SidePanel(Dialog[None]):
             if widget == "lore_name":  # the first key may be the name
                 line = self.query_one("#lore_keys", LineInput)
                 line.value = self._fields["lore_keys"].words = keys_text(entry.keys)
+                line.cursor_position = len(line.value)
 
     # ---- the lorebook
 

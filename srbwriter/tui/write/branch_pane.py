@@ -184,7 +184,7 @@ class BranchPane(Prose, inherit_bindings=False):
             name = "head-writing" if branch.state is BranchState.WRITING else "head-failed"
         style = (self.style("") + self.style(name)).rich_style
         width, cap = self.size.width, len(f" {self.number} ")
-        head = set_cell_size(self.head, width)
+        head = set_cell_size(f"{self.head[:cap]} {self.head[cap:]}", width)  # a blank behind the key
         key = style if self.has_focus or not self.is_key else (self.style("") + self.style("cap")).rich_style
         return Strip([Segment(head[:cap], key), Segment(head[cap:], style)], width)
 

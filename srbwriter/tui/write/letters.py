@@ -80,7 +80,7 @@ class Letters:
                 self._screen.run(command)
 
     def _write(self, letter: str) -> None:
-        before = self._typed
+        before = [*self._typed]
         if len(before) > 1 and len({one.letter for one in before}) == 1:
             before = []  # a held key
         for one in reversed(before):

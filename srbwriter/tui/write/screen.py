@@ -55,7 +55,6 @@ log = logging.getLogger(__name__)
 
 
 _TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
-_SAME_WORDS = 60  # characters by which a place in a text that moved is found again
 _MARGIN = 2  # cells beside the story, at least
 _CHOOSING = ("left", "right", "up", "down")  # commands that choose a pane while none is chosen
 
@@ -401,8 +400,9 @@ class WriteScreen(Screen[None]):
             end = len(text) - same_end(before, text, min(len(text), len(before)) - start)
             place, cursor = end, self.editor.cursor
             if len(text) == len(before) and Counter(text[start:end]) == Counter(before[start:end]):
-                moved = text.find(before[cursor : cursor + _SAME_WORDS], start)
-                place = moved if 0 <= moved < end else end  # a chapter that moved takes the cursor along
+                head, tail = before[:cursor].rpartition("\n")[2], before[cursor:].partition("\n")[0]
+                moved = text.find(head + tail, max(0, start - len(head)))  # a chapter takes the cursor along
+                place = moved + len(head) if 0 <= moved < end else end
         elif where_changed:
             place = self.editor.cursor
         self.editor.show(text, place)
