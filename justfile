@@ -30,7 +30,7 @@ shots:
     python -m tools.screenshots
     python -m tools.moving_picture
 
-# The manual page, and the generated tables of README.md and docs/.
+# The manual page, and the generated table of README.md.
 pages:
     python -m tools.manual_page > share/man/man1/srbwriter.1
     python -m tools.pages

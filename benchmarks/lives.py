@@ -139,7 +139,7 @@ def live(number: int, seconds: float) -> None:
             sys.stdout.flush()
             steps = [engine._scheduler.queue.step for engine in engines]
             for engine in engines:
-                engine._runner.wake.set()
+                engine._wake.set()
             time.sleep(5.0)
             more = [engine._scheduler.queue.step for engine in engines]
             print(f"woken: steps {steps} -> {more}, {len([g for g in left if not g.done])} still run")

@@ -1,6 +1,8 @@
-"""Write the generated tables of README.md and docs/ from the program's own tables: ``python -m tools.pages``.
+"""The tables of the documentation, made from the program's own.
 
-A table is between two comments, the first of which names it. The text around them is written by hand.
+A table is between two comments, the first of which names it. Those of docs/ are made when the site is built
+(:mod:`tools.site_hook`); in the repository a link to the site stands there. ``python -m tools.pages`` puts
+the links there and renews the table of README.md. The text around them is written by hand.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from srbwriter.tui.key_names import shown_name
 from srbwriter.tui.write.essentials import ESSENTIALS
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
+SITE = "https://srbwriter.github.io/srbwriter"
 
 _PART = re.compile(
     r"(?P<begin><!-- generated: (?P<name>[a-z-]+)[^\n]*-->\n).*?(?P<end><!-- end of generated -->\n)",
@@ -43,9 +47,12 @@ def renewed(text: str) -> str:
     return _PART.sub(lambda part: f"{part['begin']}\n{PARTS[part['name']]()}\n{part['end']}", text)
 
 
-def by_hand(text: str) -> str:
-    """Return a page without its generated parts."""
-    return _PART.sub("", text)
+def kept(page: Path, text: str) -> str:
+    """Return the text of a page as it is kept in the repository."""
+    if page == README:
+        return renewed(text)
+    link = f"*[On the site]({SITE}/{page.stem}/) there is a table here, made from the program's own.*"
+    return _PART.sub(lambda part: f"{part['begin']}\n{link}\n\n{part['end']}", text)
 
 
 def table(head: str, rule: str, rows: Iterable[Iterable[str]]) -> str:
@@ -328,10 +335,10 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write every page whose generated parts are not up to date."""
+    """Write every page whose generated parts are not as they are kept."""
     for page in PAGES:
         text = page.read_text("utf-8")
-        if (fresh := renewed(text)) != text:
+        if (fresh := kept(page, text)) != text:
             page.write_text(fresh, "utf-8")
             print(page.relative_to(ROOT))
 

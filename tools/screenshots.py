@@ -188,7 +188,7 @@ async def rewriting(pilot: Pilot[None], app: App) -> None:
 async def steering(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app)
     steered = Steering.of(app.session)
-    steered.put_note(1, "Ilse is not afraid.").result(60)
+    steered.put_note(1, "Ilse is not afraid.")
     steered.end(3)
     app.write_screen.grid.go(3)
     app.write_screen.run("steer")

@@ -25,7 +25,7 @@ from srbwriter.cli.flags import add_keys
 from srbwriter.config import ConfigError, Settings, Table, keys
 from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Device, device_words, gpus
-from srbwriter.engine.types import ModelError
+from srbwriter.engine.types import EngineError, ModelError
 from srbwriter.models import ModelsError, free_memory, local_models, memory, size_words
 from srbwriter.version import __version__
 
@@ -88,7 +88,8 @@ def run_doctor(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.json:
         print(document({"version": __version__, "care": care, "checks": report}))
     else:
-        print(f"\n{care} thing{'s' * (care > 1)} to care for." if care else "\nNothing needs care.")
+        things = {0: "Nothing needs", 1: "1 thing needs"}.get(care, f"{care} things need")
+        print(f"\n{things} care.")
     return Exit.ERROR if care else Exit.OK
 
 
@@ -234,7 +235,13 @@ def check_folders(_: Settings) -> Iterator[Finding]:
 def check_model(settings: Settings) -> Iterator[Finding]:
     """The model in use: whether it is there, where it runs and whether it fits."""
     if launch.elsewhere(settings):
-        yield Finding("ok", f"the model runs elsewhere: {settings[keys.CONNECT]}")
+        from srbwriter.engine.remote.engine import RemoteEngine
+
+        try:
+            with RemoteEngine.connect(launch.remote_options(settings)) as engine:
+                yield from (Finding("ok", line) for line in engine.profile.lines())
+        except (EngineError, ConfigError) as error:
+            yield Finding("care", str(error))
         return
     try:
         path = launch.model_path(settings)

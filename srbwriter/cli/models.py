@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.flags import add_actions, add_keys
-from srbwriter.config import ConfigError, Settings, Table, keys
+from srbwriter.cli.flags import add_actions
+from srbwriter.config import ConfigError, Settings, Table
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     actions = add_actions(parser)
     parser.set_defaults(json=False)
     listed = actions("list", "list the models of this machine (what happens when no action is named)")
-    shown = actions("info", "print the properties of a model")
-    shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
-    add_keys(shown, table, ("model",))
     used = actions("use", "write with a model from now on")
     used.add_argument("name", metavar="NAME", help="a name of the list, or a file")
     actions("forget", "write with the bundled model again")
@@ -46,7 +43,7 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
         help="the repository, and the quantisation or file",
     )  # fmt: skip
     pulled.add_argument("--list", action="store_true", help="list the files, and fetch nothing")
-    for target in (parser, listed, shown, recommended):  # a flag before the action holds too
+    for target in (parser, listed, recommended):  # a flag before the action holds too
         target.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print it as JSON")
     pulled.add_argument("--use", action="store_true", help="write with it from now on")
 
@@ -56,7 +53,6 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
     List the models of this machine, choose one, and get others.
 
       srbwriter models                                     list them: size, context, memory
-      srbwriter models info novelist                       what it can do, and what memory it takes
       srbwriter models use ~/Downloads/novelist.gguf       write with it from now on
       srbwriter models forget                              write with the bundled one again
       srbwriter models recommended                         the free model for this machine, and others
@@ -64,8 +60,6 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it
     """
     match arguments.action:
-        case "info":
-            _info(arguments.name, settings, as_json=arguments.json)
         case "use":
             from srbwriter.models import read_header
 
@@ -140,62 +134,6 @@ def _named(name: str) -> Path:
     if path.is_dir() and "/" in name:
         path = launch.only_model(path)
     return path.absolute() if path.is_file() else find(name)
-
-
-def _info(name: str | None, settings: Settings, *, as_json: bool) -> None:
-    """Load the weights of a model and print its properties, or those of the remote engine."""
-    if name is None and launch.elsewhere(settings):
-        from srbwriter.engine.remote.engine import RemoteEngine
-
-        with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
-            print("\n".join(engine.profile.lines()))
-        return
-    if name is None and (error := launch.missing_model(settings)) is not None:
-        raise error
-    file = launch.model_path(settings) if name is None else _named(name)
-    from srbwriter.engine.embedding import own_pooling
-    from srbwriter.engine.model import Model, count_words
-    from srbwriter.engine.native.weights import refuse_unsafe_tensors
-    from srbwriter.engine.sizing import where_it_runs
-    from srbwriter.models import file_quantisation, look_at, quantisation, size_words
-
-    refuse_unsafe_tensors(file)
-    options, notes = launch.fit_options(file, launch.engine_options(settings))
-    with contextlib.closing(Model(file, options)) as model:
-        pooling = own_pooling(model)
-        facts: dict[str, Any] = {
-            "name": model.path.stem,
-            "title": model.name,
-            "path": str(model.path),
-            "kind": model.description,
-            "architecture": model.architecture,
-            "cache": "recurrent" if model.recurrent else "hybrid" if model.hybrid else "attention",
-            "parameters": model.n_params,
-            "quantisation": file_quantisation(model.description) or quantisation(model.path.name),
-            "size": model.size,
-            "memory_needed": launch.model_need(settings, look_at(model.path).header, model.size).total,
-            "runs_on": where_it_runs(options, model.n_layer),
-            "context": model.n_ctx_train,
-            "layers": model.n_layer,
-            "width": model.n_embd,
-            "vocabulary": model.n_vocab,
-            "chat_template": model.chat_template is not None,
-            "fills_gaps": model.fim is not None,
-            "embeddings": settings[keys.POOLING]
-            or (pooling if pooling in ("mean", "cls", "last") else "mean"),
-        }
-    if as_json:
-        print(document(facts))
-        return
-    facts |= {"parameters": count_words(facts["parameters"]), "size": size_words(facts["size"])}
-    facts["memory_needed"] = size_words(facts["memory_needed"])
-    shown = {
-        name: "yes" if fact is True else "no" if fact is False else f"{fact:,}" if type(fact) is int else fact
-        for name, fact in facts.items()
-    }
-    print(columns([(name.replace("_", " "), text) for name, text in shown.items()]))
-    for note in notes:
-        say(note)
 
 
 def _remember(file: Path | None, settings: Settings) -> None:

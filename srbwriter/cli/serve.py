@@ -31,6 +31,11 @@ HOST = Key[tuple[str, ...]](
 PORT = Key(
     "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535,
 )
+WS_PORT = Key[int | None](
+    "server.ws_port", INTEGER, None,
+    "one more port, for clients that expect WebSockets on a port of their own, such as 5005", ("--ws-port",),
+    minimum=0, maximum=65535,
+)
 UNIX_SOCKET = Key[Path | None](
     "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",),
 )
@@ -118,8 +123,8 @@ OPTIONS: tuple[Key[Any], ...] = tuple(
 )
 """Every row above, in order. Names are those of the fields of ServerSettings."""
 
-_FILES = (API_KEY_FILE, CHAT_TEMPLATE_FILE)
-"""Keys whose files are read here; they are not fields of ServerSettings."""
+_READ_HERE = (API_KEY_FILE, CHAT_TEMPLATE_FILE, UNIX_SOCKET)
+"""Keys that are no fields of ServerSettings."""
 
 
 def run(settings: Settings) -> int:
@@ -188,7 +193,7 @@ def server_settings(settings: Settings) -> ServerSettings:
     from srbwriter.server.settings import ServerSettings, read_keys, read_text
 
     settings = launch.suit_model(settings)
-    fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _FILES}
+    fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _READ_HERE}
     options = ServerSettings(
         **fields,
         n=launch.branches(settings),
@@ -196,6 +201,8 @@ def server_settings(settings: Settings) -> ServerSettings:
         sampling=launch.sampling(settings),
         line_stop=launch.stop(settings),
     )
+    if (file := settings[UNIX_SOCKET]) is not None:
+        options = replace(options, host=(str(file),))
     if (seed := settings[keys.SEED]) is not None:
         options = replace(options, sampling=replace(options.sampling, seed=seed))
     if settings.source(keys.N) != "default":

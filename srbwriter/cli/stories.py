@@ -71,6 +71,9 @@ def find_story(named: str) -> Path:
         raise Failure(f"{path}: {problem}", Exit.USAGE)
     stories = files.known(paths.library_dir(), recents())
     matching = best_named(named.casefold(), [(story.path, story.title, story.path) for story in stories])
+    direct = paths.library_dir() / f"{named}{SUFFIX}"
+    if direct.is_file() and direct not in matching:  # it is called something else, or damaged
+        return direct
     if len(matching) > 1:
         listed = ", ".join(map(str, matching))
         raise Failure(f"several stories are called {named}: {listed} — give the path", Exit.USAGE)

@@ -291,7 +291,6 @@ RETIRED: tuple[Retired, ...] = (
     Retired("interface.split", "the story has two fifths of the window"),
     Retired("interface.spelling", "words are not looked up in a list"),
     Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
-    Retired("server.ws_port", "text-generation-webui's older WebSockets are not spoken", ("--ws-port",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from .branch import WAITING_STATES, ActiveBranch
-from .constraints import Constraint
+from .branch import ActiveBranch
+from .constraints import Constraint, compile_constraint
 from .generation import Branch, Generation
 from .logprobs import likeliest, score
 from .model import Model
 from .sampling import SamplerTemplate
 from .seeds import derive_seed
 from .siblings import Siblings
-from .tree import Demand, Namespace
+from .tree import Namespace
 from .types import Done, Event, PromptProgress, Request, Sampling, Stop
 
 if TYPE_CHECKING:
@@ -30,27 +30,6 @@ ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
 _TEMPLATES = 64  # of one request, for branches with different settings
 
 
-class ScoringDemand(Demand):
-    """Asks for the log-probabilities of a prompt, so for the logits after each of its tokens."""
-
-    __slots__ = ("request",)
-    every_token = True
-
-    def __init__(self, request: ActiveRequest) -> None:
-        super().__init__(request.asked.priority, request.namespace)
-        self.request = request
-
-    @property
-    def path(self) -> list[int]:
-        return self.request.ids
-
-    def on_logits(self, position: int, logits: Logits) -> None:
-        request = self.request
-        if request.scored < position < len(request.ids):
-            known = score(logits, request.ids[position], request.asked.prompt_logprobs or 0)
-            request.generation.prompt_logprobs.append(known)
-
-
 class ActiveRequest:
     """A request that the local engine serves.
 
@@ -60,7 +39,6 @@ class ActiveRequest:
         pending_prefix: bytes taken off the prompt's end, which the first tokens spell (token healing).
         events: what has happened since readers were last notified.
         history_ids: what penalties and DRY see before the branch's own tokens.
-        scoring: the demand that scores the prompt, meanwhile.
         siblings: how its branches are drawn together, if they are.
         ending: the end of the prompt, which next tokens have to spell again.
         counted: whether its prompt is in the statistics.
@@ -81,12 +59,11 @@ class ActiveRequest:
         self.branches: list[ActiveBranch] = []
         self.history_ids: Sequence[int] = ids
         self.client = self.asked.client
-        self.scoring: ScoringDemand | None = None
         self.siblings = Siblings(self.branches) if self.asked.siblings != "independent" else None
         self.ending: Constraint | None = None
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.counted = self.failed = False
-        self.constraints: dict[ConstraintKey, Constraint | None] = {}
+        self._constraints: dict[ConstraintKey, Constraint | None] = {}
         self._seeds: set[int] = set()  # of all attempts
         self._templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
 
@@ -113,7 +90,12 @@ class ActiveRequest:
     @property
     def running(self) -> bool:
         """Whether anything of the request is on a sequence."""
-        return self.scoring is not None or any(r.seq >= 0 for r in self.branches)
+        return any(r.seq >= 0 for r in self.branches)
+
+    @property
+    def waiting_since(self) -> int:
+        """The step since which its first waiting branch has waited; 0 where the engine is being closed."""
+        return min((active.since for active in self.branches if active.waiting), default=0)
 
     def completed(self) -> Done:
         """Return the event that ends the request."""
@@ -131,6 +113,12 @@ class ActiveRequest:
     def needs_scoring(self) -> bool:
         """Whether the request has prompt log-probabilities that are still missing."""
         return self.asked.prompt_logprobs is not None and self.scored < len(self.ids) - 1
+
+    def score_prompt(self, position: int, logits: Logits) -> None:
+        """Note the log-probability of the token of the prompt that follows the first ``position`` ones."""
+        if self.scored < position < len(self.ids):
+            known = score(logits, self.ids[position], self.asked.prompt_logprobs or 0)
+            self.generation.prompt_logprobs.append(known)
 
     def report_next_logprobs(self, logits: Logits) -> None:
         """Report the likeliest next tokens from the ``logits`` after the prompt, if the request has them."""
@@ -156,7 +144,17 @@ class ActiveRequest:
             generation.prompt_done = tokens
             self.events.append(PromptProgress(tokens, len(self.ids), generation.cached_tokens))
 
-    # ---- sampler chains
+    # ---- constraints and sampler chains
+
+    def compile_constraint(self, sampling: Sampling) -> Constraint | None:
+        """Return the constraint that ``sampling`` asks for, at its beginning.
+
+        Callers do so on their own thread first: the first of a model takes a while. Raises InvalidRequest.
+        """
+        key = sampling.grammar, sampling.json_schema, sampling.regex
+        if key not in self._constraints:
+            self._constraints[key] = compile_constraint(sampling, self.model)
+        return self._constraints[key]
 
     def template_for(self, active: ActiveBranch, n_ctx: int) -> SamplerTemplate:
         """Return the template that the chain of a branch is made from; ``n_ctx`` is the size of the context.
@@ -187,13 +185,3 @@ class ActiveRequest:
         for active in self.branches:
             active.restart_sampling()
         self.close_templates()
-
-
-def constraint_key(sampling: Sampling) -> ConstraintKey:
-    """Return the settings that a constraint is made from."""
-    return sampling.grammar, sampling.json_schema, sampling.regex
-
-
-def is_waiting(active: ActiveBranch) -> bool:
-    """Whether a branch has something to write and no sequence."""
-    return active.seq < 0 and active.branch.state in WAITING_STATES

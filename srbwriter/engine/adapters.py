@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from srbwriter.paths import expanded
 
 from .disk import state_key
-from .model_files import base_shapes, check_adapter, read_directions
+from .model_files import check_adapter, read_directions
 from .native.adapters import load_adapter, set_adapters, set_control_vector
 from .parameters import is_number
 from .types import EngineOptions, InvalidRequest, ModelError
@@ -59,14 +59,13 @@ def load_adapters(model: Model, options: EngineOptions) -> None:
 
     Raises ModelError for a file that cannot be used, InvalidRequest for a scale that cannot be.
     """
-    base = base_shapes(model.path) if options.lora else {}
     for name, scale in options.lora:
         path = expanded(name)
         if not is_number(scale) or abs(scale) > MOST_SCALE:
             raise InvalidRequest(
                 "lora", f"the scale of {path} is not in -{MOST_SCALE:g} … {MOST_SCALE:g}: {scale!r}"
             )
-        check_adapter(path, model.architecture, base)
+        check_adapter(path, model.architecture)
         model.adapters.append((load_adapter(model.pointer, path), scale))
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .siblings import Siblings
 
 NO_LIMIT = 1 << 60  # tokens
-WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
+_TO_RUN = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 _CONTEXT = 64  # characters of earlier text by which the end of a sentence is judged
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
@@ -151,13 +151,27 @@ class ActiveBranch(Demand):
 
     @property
     def path(self) -> list[int]:
-        """Every token from the start of the prompt to the end of the branch."""
+        """Every token from the start of the prompt to the end of the branch; a list that nobody changes."""
+        if self.prompting or self.at_prompt:
+            return self.request.ids
         return [*self.base, *self.buffer.ids[self.first :]]
 
     @property
     def length(self) -> int:
         """Tokens of the path."""
+        if self.prompting:
+            return len(self.request.ids)
         return len(self.base) + len(self.buffer.ids) - self.first
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has something to write and no sequence."""
+        return self.seq < 0 and self.branch.state in _TO_RUN
+
+    @property
+    def every_token(self) -> bool:
+        """Whether it reads the prompt, of which log-probabilities are wanted."""
+        return self.prompting and self.request.needs_scoring
 
     @property
     def last_token(self) -> int:
@@ -530,12 +544,6 @@ class ActiveBranch(Demand):
     def _held(self) -> str:
         return self._recent[len(self._recent) - max(self._seen - self.shown, 0) :]
 
-    def start_clock(self, now: float) -> None:
-        """Note the time of the first token, from which ``max_seconds`` count."""
-        self.branch.started_at = now
-        seconds = self.branch.stop_rule.max_seconds
-        self.deadline = None if seconds is None else now + seconds
-
     # ---- another text
 
     def begin(self, ids: Sequence[int], without: Sequence[int]) -> None:
@@ -628,6 +636,12 @@ class ActiveBranch(Demand):
         self.first = len(self.buffer.ids)
         self.request.generation.truncated = True
         return True
+
+    def continue_after(self, prompt: Sequence[int]) -> None:
+        """Let the next token follow ``prompt`` and all of the text so far."""
+        if prompt is not self.base:
+            self.base, self.first = prompt, 0
+            self.text_changed()
 
     # ---- what the sampler has to know of
 

@@ -42,8 +42,9 @@ reads, a step of eight branches takes a tenth longer."""
 REUSED_CELLS = 512
 """From so many cells on an idle sequence is kept and made to end elsewhere rather than a new one forked:
 llama.cpp takes 1.5 to 3 ms to share 8000 cells, which 64 new branches would each wait for."""
-SCATTERED_CELLS = 512
-"""Free cells below the highest in use, at most, before the cells in use are moved together."""
+SCATTERED_CELLS = 256
+"""Free cells below the highest in use, at most, before the cells in use are moved together: the portion that
+llama.cpp reads. With 512 the rest of a parked text lets a single branch read three portions, not one."""
 COPYING_SECONDS = 0.004
 """Time for copying out of the cells before a step, at most; the rest is copied before later steps."""
 LEAST_ON_DISK = 64
@@ -160,31 +161,31 @@ class Cache:
             return self.tree.resumable(ids, namespace, len(ids)).end
         return self.tree.match(ids, namespace)[1]
 
-    def count_missing_cells(self, demand: Demand, most: int) -> int:
-        """Return how many more cells ``demand`` takes, if ``most`` of its tokens may be held."""
-        return demand.length - self._resume(demand, most)[0].end
+    def count_missing_cells(self, path: Sequence[int], namespace: Namespace, most: int) -> int:
+        """Return how many more cells a path takes, if ``most`` of its tokens may be held."""
+        return len(path) - self._resume(path, namespace, most)[0].end
 
-    def _resume(self, demand: Demand, most: int) -> tuple[Node, list[Node]]:
-        """Return where a sequence for ``demand`` begins in cells, and the stored nodes to restore below it.
+    def _resume(self, path: Sequence[int], namespace: Namespace, most: int) -> tuple[Node, list[Node]]:
+        """Return where a sequence for a path begins in cells, and the stored nodes to restore below it.
 
         Both end at position ``most`` at the latest. The last stored node comes first.
         """
-        node, stored = self.tree.resumable(demand.path, demand.namespace, most), list[Node]()
+        node, stored = self.tree.resumable(path, namespace, most), list[Node]()
         if self.tree.whole and node.parent is not None and not self.tree.holders(node):
-            return self.tree.root(demand.namespace), [node]
+            return self.tree.root(namespace), [node]
         while node.parent is not None and not node.seqs:
             stored.append(node)
             node = node.parent
         return node, stored
 
-    def allocate(self, demand: Demand, most: int) -> bool:
-        """Give ``demand`` a sequence where its path is held, ``most`` tokens along it at the farthest.
+    def allocate(self, demand: Demand, path: Sequence[int], most: int) -> bool:
+        """Give ``demand`` a sequence where its ``path`` is held, ``most`` tokens along it at the farthest.
 
         Stored states on the path are restored, as far as there are cells. False when no sequence is to be
         had. Raises NativeError when llama.cpp refuses.
         """
         background = demand.urgency is Priority.BACKGROUND
-        node, stored = self._resume(demand, most)
+        node, stored = self._resume(path, demand.namespace, most)
         holders = self.tree.holders(node)
         idle = next((seq for seq in holders if seq in self.idle and self.tree.tip[seq] is node), None)
         # a whole state stays for others, and what was used stays apart from background work
@@ -194,7 +195,7 @@ class Cache:
         if seq is None and not self._free:
             kept = set(holders[:1]) if self.idle.issuperset(holders) else set[int]()  # or the node would go
             if self._free_sequence(kept, background):
-                node, stored = self._resume(demand, most)  # the tree may have changed
+                node, stored = self._resume(path, demand.namespace, most)  # the tree may have changed
             elif idle is None or background:
                 return False
             else:
@@ -202,7 +203,7 @@ class Cache:
         if seq is None:
             seq = self._free.pop()
             source = next(iter(self.tree.holders(node)), None) if node.end else None
-            self.tree.add_sequence(seq, node)
+            self.tree.attach_sequence(seq, node)
             self._forked.fork(source, seq)
             if source is not None:
                 self.native.copy(source, seq, *(() if self.tree.whole else (0, node.end)))
@@ -272,7 +273,7 @@ class Cache:
         if self.tree.resumable(path, demand.namespace, len(path) - 1).end <= self.tree.tip[demand.seq].end:
             return True
         self.release(demand)
-        return self.allocate(demand, len(path) - 1)
+        return self.allocate(demand, path, len(path) - 1)
 
     def release(self, demand: Demand) -> None:
         """Take ``demand`` off its sequence, which stays as long as room allows."""
@@ -450,7 +451,7 @@ class Cache:
         It is not for what takes less time to evaluate again than to copy: see the top of this module.
         """
         dear = self.on_device and node.written and not self.tree.whole
-        if node.state is not None or dear or not self.copies(self.tree.namespace_of(node)):
+        if node.state is not None or dear or not self.copies(node.namespace):
             return False
         for part in self._blocks(node):
             seq = next(iter(self.tree.holders(part)))

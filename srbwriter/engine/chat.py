@@ -1,7 +1,7 @@
 """Turn chat messages into one prompt: by the model's own Jinja template, another, or ChatML.
 
-A template comes with a model file or a setting: it runs in Jinja's immutable sandbox, with limits of time and
-of the size of texts. No attribute leads out of the sandbox, and a template that runs away by mistake is
+A template comes with a model file or a setting: it runs in Jinja's immutable sandbox, with a limit of time
+and one for what it writes. No attribute leads out of the sandbox, and a template that runs away by mistake is
 stopped; one that is made to fill the memory is not. Must never know tokens or the model; the caller that
 tokenises the result decides on the BOS token.
 """
@@ -9,10 +9,9 @@ tokenises the result decides on the BOS token.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import FrameType
@@ -162,38 +161,14 @@ def _run(source: str, variables: Mapping[str, Any]) -> str:
         sys.settrace(before)
 
 
-def _limit(size: int) -> None:
-    """Raise InvalidRequest for a text of too many characters, or a number of as many bits."""
-    if size > PROMPT_CHARS:
-        raise InvalidRequest("chat_template", f"builds more than {PROMPT_CHARS} characters")
-
-
-def _limit_operator(operator: str, left: Any, right: Any) -> None:
-    if operator == "%" and isinstance(left, str):
-        values: Any = [right] if isinstance(right, str | int | float) else right
-        longest = max((len(value) for value in values if isinstance(value, str)), default=0)
-        widths = sum(map(int, re.findall(r"%[^a-zA-Z%]*?(\d+)", left)))
-        _limit(len(left) + left.count("%") * longest + widths)
-    elif isinstance(left, int) and isinstance(right, int):
-        _limit(left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length())
-    elif operator == "+" and isinstance(left, Sized) and isinstance(right, Sized):
-        _limit(len(left) + len(right))
-    elif operator == "*":
-        times, items = (left, right) if isinstance(left, int) else (right, left)
-        _limit(times * len(items) if isinstance(times, int) and isinstance(items, Sized) else 0)
-
-
-def _replace(text: object, old: str, new: str, count: int = -1) -> str:
-    _limit(len(str(text)) + str(text).count(old) * len(new))
-    return str(text).replace(old, new, count)
-
-
 def _join(items: Iterable[object], separator: str = "") -> str:
+    """Join texts. Raises InvalidRequest where they become longer than any prompt."""
     texts, size = list[str](), 0
     for item in items:
         texts.append(str(item))
         size += len(texts[-1]) + len(separator)
-        _limit(size)
+        if size > PROMPT_CHARS:
+            raise InvalidRequest("chat_template", f"builds more than {PROMPT_CHARS} characters")
     return separator.join(texts)
 
 
@@ -215,23 +190,11 @@ def _environment() -> Any:
             next(parser.stream)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
-    class Sandbox(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset({"+", "*", "**", "%"})
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            _limit_operator(operator, left, right)
-            return super().call_binop(context, operator, left, right)
-
-        def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-            text, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
-            if isinstance(text, str) and name in ("join", "replace"):
-                return _join(args[0], text) if name == "join" else _replace(text, *args)
-            return super().call(__context, __obj, *args, **kwargs)
-
     def refuse(message: object) -> NoReturn:
         raise InvalidRequest("messages", str(message))
 
-    sandbox: Any = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
-    sandbox.filters |= {"tojson": partial(json.dumps, ensure_ascii=False), "join": _join, "replace": _replace}
+    extensions = [loopcontrols, Generation]
+    sandbox: Any = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
+    sandbox.filters |= {"tojson": partial(json.dumps, ensure_ascii=False), "join": _join}
     sandbox.globals |= {"raise_exception": refuse, "strftime_now": time.strftime}
     return sandbox

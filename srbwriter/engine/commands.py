@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-from .active import ActiveBranch, ActiveRequest, constraint_key
-from .constraints import PrefixConstraint, compile_constraint
+from .active import ActiveBranch, ActiveRequest
+from .constraints import PrefixConstraint
 from .generation import BEYOND_THE_END, Command, Generation, listener_error
 from .model import Model
 from .parameters import notation
@@ -26,6 +26,20 @@ from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, S
 log = logging.getLogger(__name__)
 
 
+class Call(NamedTuple):
+    """A function that somebody waits for, to be called between two steps."""
+
+    asked: Future[Any]
+    function: Callable[[], Any]
+
+    def answer(self) -> None:
+        if self.asked.set_running_or_notify_cancel():
+            try:
+                self.asked.set_result(self.function())
+            except BaseException as error:  # whoever asked gets it
+                self.asked.set_exception(error)
+
+
 class Commands:
     """Carries out commands on requests: a method for each verb of :data:`.verbs.VERBS`."""
 
@@ -33,10 +47,10 @@ class Commands:
         self.model, self.loop, self.queue = model, loop, queue
         self.promote = queue.promote
 
-    def handle(self, command: Command) -> None:
+    def handle(self, command: Command | Call) -> None:
         """Carry out one command. An error it causes ends the request it concerns, nothing else."""
-        if command.verb == "call":
-            _answer(*command.args)
+        if isinstance(command, Call):
+            command.answer()
             return
         request = command.generation.engine_state
         if not isinstance(request, ActiveRequest):
@@ -69,7 +83,7 @@ class Commands:
 
     def stop(self, active: ActiveBranch) -> None:
         if active.branch.live:
-            self._finish(active, FinishReason.STOPPED)
+            self.loop.finish(active, FinishReason.STOPPED, None)
 
     def cancel(self, request: ActiveRequest) -> None:
         for active in request.branches:
@@ -78,14 +92,15 @@ class Commands:
     def kill(self, active: ActiveBranch) -> None:
         branch = active.branch
         if branch.live:
-            self._finish(active, FinishReason.KILLED)
+            self.loop.finish(active, FinishReason.KILLED, None)
         elif branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED:
-            self.loop.discard(active)
+            self.loop.give_back(active)
+            active.restart_sampling()
             active.end(BranchState.DONE, FinishReason.KILLED)
 
     def pause(self, active: ActiveBranch) -> None:
         if active.branch.live and active.branch.state is not BranchState.PAUSED:
-            self._release(active)
+            self.loop.detach(active)
             active.set_state(BranchState.PAUSED)
 
     def resume(self, active: ActiveBranch) -> None:
@@ -98,7 +113,7 @@ class Commands:
         self, active: ActiveBranch, seed: int | None, sampling: Sampling | None, stop: Stop | None,
         begin: Sequence[int], without: Sequence[int],
     ) -> None:  # fmt: skip
-        self._release(active)
+        self.loop.detach(active)
         branch, request = active.branch, active.request
         if sampling is not None:
             active.sampling = branch.sampling = sampling
@@ -108,7 +123,7 @@ class Commands:
         base, shifted = active.base, active.first
         active.restart_attempt()
         if not shifted:
-            self._continue_after(active, base)
+            active.continue_after(base)
         active.begin(begin, without)
         self._heal_prompt(active)
         self._revive(active)
@@ -119,11 +134,10 @@ class Commands:
             return
         self._settle_tail(active)
         if isinstance(stop, Stop):
-            self.set_stop(active, stop)
+            self.change(active, None, stop)
         else:
             active.set_stop(branch.stop_rule, stop if stop is not None else branch.stop_rule.max_tokens)
-            if branch.live:
-                self._follow_rules(active)
+            self._follow_rules(active)
         if not branch.live:
             if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
                 active.min_tokens = max(active.min_tokens, active.written + BEYOND_THE_END)
@@ -135,7 +149,7 @@ class Commands:
         self, active: ActiveBranch, tokens: int | None, chars: int | None, sentences: int | None,
         seed: int | None,
     ) -> None:  # fmt: skip
-        self._release(active)
+        self.loop.detach(active)
         branch = active.branch
         kept = active.chars_before(tokens, chars, sentences)
         if kept > 0:
@@ -157,7 +171,7 @@ class Commands:
         if not text:
             return
         goes_on = branch.live or go_on
-        self._release(active)
+        self.loop.detach(active)
         if branch.live:
             active.flush()
         active.drop_half_spelt()
@@ -181,45 +195,31 @@ class Commands:
 
     # ---- other rules
 
-    def set_sampling(self, active: ActiveBranch, sampling: Sampling) -> None:
-        active.sampling = active.branch.sampling = sampling
-        active.rules_changed()
-        if sampling.seed is not None:
+    def change(self, active: ActiveBranch, sampling: Sampling | None, stop: Stop | None) -> None:
+        ignored_eog = active.ignore_eog
+        if stop is not None:
+            active.set_stop(stop)
+        if sampling is not None:
+            active.sampling = active.branch.sampling = sampling
+        if sampling is not None or active.ignore_eog != ignored_eog:
+            active.rules_changed()
+        if sampling is not None and sampling.seed is not None:
             active.branch.seed = sampling.seed
             active.restart_sampling()
-        self._follow_rules(active)
-
-    def set_stop(self, active: ActiveBranch, stop: Stop) -> None:
-        ignored_eog = active.ignore_eog
-        active.set_stop(stop)
-        if active.ignore_eog != ignored_eog:
-            active.rules_changed()
-        if active.branch.live and active.buffer.ids and active.limit <= active.written:
-            self._finish(active, FinishReason.LENGTH)
+        if stop is not None and active.branch.live and active.buffer.ids and active.limit <= active.written:
+            self.loop.finish(active, FinishReason.LENGTH, None)
         else:
             self._follow_rules(active)
-
-    def change(self, active: ActiveBranch, sampling: Sampling, stop: Stop) -> None:
-        self.set_stop(active, stop)
-        self.set_sampling(active, sampling)
 
     # ---- another prompt
 
     def set_prompt(self, active: ActiveBranch, prompt: Sequence[int]) -> None:
-        self._release(active)
+        self.loop.detach(active)
         active.rows.clear()  # they followed the prompt until now
-        self._continue_after(active, prompt or active.request.ids)
+        active.continue_after(prompt or active.request.ids)
         self._heal_prompt(active)
         if active.branch.live and active.branch.state is not BranchState.PAUSED:
             self._revive(active)
-
-    def _continue_after(self, active: ActiveBranch, prompt: Sequence[int]) -> None:
-        """Let the next token follow ``prompt`` and all of the text so far."""
-        before = active.base
-        if prompt is before:
-            return
-        active.base, active.first = prompt, 0
-        active.text_changed()
 
     def _heal_prompt(self, active: ActiveBranch) -> None:
         """Let a text that begins inside a word complete it, also after a prompt of its own."""
@@ -244,18 +244,6 @@ class Commands:
 
     # ---- on and off its sequence
 
-    def _finish(self, active: ActiveBranch, reason: FinishReason) -> None:
-        """End a live branch."""
-        self.queue.unlist(active)
-        self.loop.finish(active, reason, None)
-        if not active.request.live and active.request.scoring is not None:
-            self.queue.suspend(active.request.scoring)
-
-    def _release(self, active: ActiveBranch) -> None:
-        """Stop computing a branch; what is evaluated of it stays in the cache."""
-        self.queue.unlist(active)
-        self.loop.detach(active)
-
     def _revive(self, active: ActiveBranch) -> None:
         """Let a branch wait to be served again."""
         branch = active.branch
@@ -271,14 +259,6 @@ class Commands:
     def _settle_tail(self, active: ActiveBranch) -> None:
         if active.buffer.tail:
             active.settle_tail(self.model.tokenize_continuation(active.text_without_tokens))
-
-
-def _answer(asked: Future[Any], function: Callable[[], Any]) -> None:
-    if asked.set_running_or_notify_cancel():
-        try:
-            asked.set_result(function())
-        except BaseException as error:  # whoever asked gets it
-            asked.set_exception(error)
 
 
 def make_request(
@@ -300,7 +280,7 @@ def make_request(
         own = sampling.seed if isinstance(asked.sampling, tuple) else None
         request.add_branch(sampling, stop, request.seed(own, seed, index))
     for active in request.branches:
-        compile_for(request, active.sampling, model)
+        request.compile_constraint(active.sampling)
         if not asked.takes:
             active.begin(asked.begin, asked.without)
             if asked.priority is not Priority.BACKGROUND and not active.buffer.ids:
@@ -325,7 +305,7 @@ def prepared(command: Command, model: Model) -> Command:
     request = command.generation.engine_state
     for value in command.values():
         if isinstance(value, Sampling):
-            compile_for(request, value, model)
+            request.compile_constraint(value)
     if command.verb != "append":
         return command
     heals, begun, text = request.asked.heal, request.pending_text, command.args[0]
@@ -334,13 +314,3 @@ def prepared(command: Command, model: Model) -> Command:
     healed = text if heals else ""  # a word that breaks off at its end is to be completed
     more = (typed(model, begun + text, healed),) if begun else ()
     return command._replace(args=(*command.args, typed(model, text, healed), *more))
-
-
-def compile_for(request: ActiveRequest, sampling: Sampling, model: Model) -> None:
-    """Compile the constraint on the caller's thread: the first of a model takes a while.
-
-    Raises InvalidRequest for a grammar that is none.
-    """
-    key = constraint_key(sampling)
-    if any(key) and key not in request.constraints:
-        request.constraints[key] = compile_constraint(sampling, model)

@@ -1,4 +1,4 @@
-"""Constraints on a branch's next token: the protocol, and prefixes that tokens must spell.
+"""Constraints on a branch's next token, and those by a prefix that tokens must spell.
 
 Knows no chains and no scheduling; a constraint stays outside the sampler chain. Grammars, JSON schemas and
 regular expressions live in :mod:`srbwriter.engine.grammar`, which is imported for the first request with one.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,37 +17,19 @@ from .parameters import notation
 from .types import Sampling
 
 if TYPE_CHECKING:
+    from .grammar import GrammarConstraint
     from .model import Model
 
 _NEGATIVE_INFINITY = np.float32(-np.inf)
 
 
-class Constraint(Protocol):
-    """State of one branch under one rule."""
+Constraint: TypeAlias = "GrammarConstraint | PrefixConstraint"
+"""State of one branch under one rule.
 
-    @property
-    def finished(self) -> bool: ...  # nothing can follow any more
-    @property
-    def exhausted(self) -> bool: ...  # it ran into limits, and can say nothing any more
-    def mask(self, logits: NDArray[np.float32]) -> bool:
-        """Set the logits of forbidden tokens to minus infinity, in place; False when none is left."""
-        ...
-
-    def allows(self, token: int) -> bool:
-        """Whether this token may come next. Much cheaper than a mask."""
-        ...
-
-    def accept(self, token: int) -> None:
-        """Advance by a token that :meth:`allows` or :meth:`mask` left."""
-        ...
-
-    def fork(self) -> Constraint:
-        """Return an independent copy in the same state."""
-        ...
-
-    def trouble(self) -> str:
-        """Why the text must not end where no token is allowed any more, in words; nothing if it may."""
-        ...
+``finished``: nothing can follow any more. ``mask`` sets the logits of forbidden tokens to minus infinity, and
+is False when none is left. ``allows`` checks one token, much cheaper; ``accept`` advances by it. ``fork``
+copies the state. ``trouble`` says why the text must not end where no token is allowed, nothing if it may.
+"""
 
 
 def compile_constraint(sampling: Sampling, model: Model) -> Constraint | None:

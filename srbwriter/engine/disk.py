@@ -33,10 +33,11 @@ from .tree import State, common_prefix
 log = logging.getLogger(__name__)
 
 SUFFIX = ".kv"
-_MAGIC = b"srbwriter kv 2\n"
 _DIGEST = 16  # bytes of BLAKE2b
-_LENGTH = struct.Struct("<I")
-_LONGEST_HEADER = 1 << 20
+_HEAD = struct.Struct(f"<15sI{_DIGEST}s")  # before the header of a record: mark, length, digest
+_MARK = b"srbwriter kv 3\n"
+_LONGEST_HEADER = 1 << 24
+_DAMAGED = "no saved session, or a damaged one"
 
 Bytes = NDArray[np.uint8]
 _NOTHING: Bytes = np.empty(0, np.uint8)
@@ -51,8 +52,14 @@ class Record:
     start: int
     tokens: list[int]
     size: int
-    salt: str  # digest of the namespace's
-    offset: int = 0  # in the file, once it is written
+    salt: str = ""  # digest of the namespace's
+    digest: str = ""  # of the state
+    offset: int = 0  # of the state in the file, once it is written
+
+    @property
+    def end(self) -> int:
+        """Where the next record begins."""
+        return self.offset + self.size
 
 
 @dataclass(eq=False, slots=True)
@@ -182,7 +189,6 @@ class StoryFiles:
             with open(file.path, "ab", opener=paths.open_own) as out:
                 out.truncate(file.bytes)
                 for record, data in new:
-                    record.offset = out.tell()
                     _write(out, record, self.key, data)
                 file.bytes = out.tell()
         except OSError as error:
@@ -200,31 +206,23 @@ class StoryFiles:
         file = StoryFile(path)
         try:
             with path.open("rb") as source:
-                for record, _ in _records(source, file, self.key):
+                for record in _records(source, file, self.key):
                     if not (record.start == 0 or 0 <= record.parent < len(file.records)):
                         raise ValueError("a record without those before it")
-                    source.seek(record.size + _DIGEST, os.SEEK_CUR)
                     file.records.append(record)
-                    file.bytes = source.tell()
-        except (OSError, ValueError, KeyError, TypeError, struct.error):
+                    file.bytes = record.end
+        except (OSError, ValueError):
             log.warning("%s is damaged, or another program's", path)
         return file
 
     def _load(self, record: Record) -> Bytes | None:
         """Return the state of a record; None if it is damaged: the file ends before it then."""
         file = record.file
-        try:
-            with file.path.open("rb") as source:
-                source.seek(record.offset)
-                found, head = next(_records(source, file, self.key))
-                data = _read_state(source, found, head)
-            if (found.start, found.tokens) == (record.start, record.tokens):
-                return data
-        except (OSError, ValueError, KeyError, TypeError, struct.error, StopIteration):
-            pass
+        with contextlib.suppress(OSError, ValueError), file.path.open("rb") as source:
+            return _read_state(source, record)
         log.warning("%s is damaged: its tokens are evaluated again", file.path)
         del file.records[file.records.index(record) :]
-        file.bytes = record.offset
+        file.bytes = file.records[-1].end if file.records else 0
         return None
 
     def _remove(self, file: StoryFile) -> None:
@@ -241,15 +239,14 @@ def write_session(path: Path, key: str, ids: Sequence[int], states: Sequence[Sta
 
     Raises OSError.
     """
-    file = StoryFile(path)
-    held = min(len(ids), states[-1].end)
-    end = Record(file, len(states) - 1, held, list(ids[held:]), 0, "")  # where the ids end
+    file, held = StoryFile(path), min(len(ids), states[-1].end)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(beside, "wb", opener=paths.open_own) as out:
             for place, state in enumerate(states):
-                record = Record(file, place - 1, state.start, [*state.tokens], state.size, "")
+                record = Record(file, place - 1, state.start, [*state.tokens], state.size)
                 _write(out, record, key, state.data)
+            end = Record(file, len(states) - 1, held, [*ids[held:]], 0)  # where the ids end
             _write(out, end, key, _NOTHING)
             size = out.tell()
         beside.replace(path)
@@ -265,17 +262,14 @@ def read_session(path: Path, key: str) -> tuple[list[int], list[State]]:
     Raises OSError, and ValueError for a file that is damaged or was written with another ``key``.
     """
     ids, states, size = list[int](), list[State](), -1
-    try:
-        with path.open("rb") as source:
-            for record, head in _records(source, StoryFile(path), key):
-                data, size = _read_state(source, record, head), record.size
-                ids = [*ids[: record.start], *record.tokens]
-                if size:
-                    states.append(State(record.start, record.tokens, data))
-    except (KeyError, TypeError, struct.error) as error:
-        raise ValueError("no saved session, or a damaged one") from error
+    with path.open("rb") as source:
+        for record in _records(source, StoryFile(path), key):
+            size = record.size
+            ids = [*ids[: record.start], *record.tokens]
+            if size:
+                states.append(State(record.start, record.tokens, _read_state(source, record)))
     if size:
-        raise ValueError("no saved session, or a damaged one")
+        raise ValueError(_DAMAGED)
     return ids, states
 
 
@@ -293,52 +287,48 @@ def state_key(model: Path, *kind: str) -> str:
 
 
 def _write(out: BinaryIO, record: Record, key: str, data: Bytes) -> None:
-    header = json.dumps({
-        "key": key, "salt": record.salt, "parent": record.parent, "start": record.start,
-        "tokens": len(record.tokens), "size": record.size,
-    }).encode()  # fmt: skip
-    head = _MAGIC + _LENGTH.pack(len(header)) + header + np.asarray(record.tokens, "<i4").tobytes()
-    out.write(head)
+    record.digest = _digest(data.data).hex()
+    header = {name: getattr(record, name) for name in ("parent", "start", "tokens", "size", "salt", "digest")}
+    text = json.dumps({"key": key, **header}).encode()
+    out.write(_HEAD.pack(_MARK, len(text), _digest(text)) + text)
+    record.offset = out.tell()
     out.write(data.data)
-    whole = hashlib.blake2b(head, digest_size=_DIGEST)
-    whole.update(data.data)
-    out.write(whole.digest())
 
 
-def _records(source: BinaryIO, file: StoryFile, key: str) -> Iterator[tuple[Record, bytes]]:
-    """Yield each record with the bytes before its state; the caller moves ``source`` behind the state.
+def _records(source: BinaryIO, file: StoryFile, key: str) -> Iterator[Record]:
+    """Yield each record; its state is not looked at.
 
     Raises ValueError for what is no record of this ``key``, or cut short.
     """
     size = os.fstat(source.fileno()).st_size
-    while (offset := source.tell()) < size:
-        head = source.read(len(_MAGIC) + _LENGTH.size)
-        (length,) = _LENGTH.unpack(head[len(_MAGIC) :])
-        if not head.startswith(_MAGIC) or length > _LONGEST_HEADER:
-            raise ValueError("no saved session, or a damaged one")
-        text = source.read(length)
+    while source.tell() < size:
+        head = source.read(_HEAD.size)
+        mark, length, digest = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0, b"")
+        text = source.read(min(length, _LONGEST_HEADER))
+        if mark != _MARK or digest != _digest(text):
+            raise ValueError(_DAMAGED)
         header: dict[str, Any] = json.loads(text)
-        if header["key"] != key:
+        if header.pop("key") != key:
             raise ValueError("a session of another model, build or kind of cache")
-        tokens = source.read(4 * header["tokens"])
-        record = Record(
-            file, header["parent"], header["start"], np.frombuffer(tokens, "<i4").tolist(), header["size"],
-            header["salt"], offset,
-        )  # fmt: skip
-        if source.tell() + record.size + _DIGEST > size:
-            raise ValueError("no saved session, or a damaged one")
-        yield record, head + text + tokens
+        record = Record(file, **header, offset=source.tell())
+        if record.end > size:
+            raise ValueError(_DAMAGED)
+        yield record
+        source.seek(record.end)
 
 
-def _read_state(source: BinaryIO, record: Record, head: bytes) -> Bytes:
-    """Return the state of a record whose ``head`` was just read. Raises ValueError if it is damaged."""
+def _read_state(source: BinaryIO, record: Record) -> Bytes:
+    """Return the state of a record. Raises ValueError if it is damaged."""
+    source.seek(record.offset)
     data = source.read(record.size)
-    whole = hashlib.blake2b(head, digest_size=_DIGEST)
-    whole.update(data)
-    if source.read(_DIGEST) != whole.digest():
-        raise ValueError("no saved session, or a damaged one")
+    if _digest(data).hex() != record.digest:
+        raise ValueError(_DAMAGED)
     return np.frombuffer(data, np.uint8)
 
 
+def _digest(data: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST).digest()
+
+
 def _digest_salt(salt: str) -> str:
-    return hashlib.blake2b(salt.encode(), digest_size=_DIGEST).hexdigest() if salt else ""
+    return _digest(salt.encode()).hex() if salt else ""

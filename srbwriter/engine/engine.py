@@ -1,7 +1,8 @@
 """The library face: load a model, submit requests, read what they become.
 
 One thread owns the native context (or the caller, with ``thread=False``); every public method
-here may be called from any thread.
+here may be called from any thread. The thread refers to the engine weakly: one that nobody holds any more,
+nor any request of it, is closed.
 """
 
 from __future__ import annotations
@@ -9,33 +10,41 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from srbwriter.paths import expanded
 
-from .adapters import load_adapters
+from .active import ActiveRequest
+from .adapters import key_of, load_adapters
+from .cache import Cache
 from .capabilities import Capabilities, Feature
-from .commands import make_request
+from .commands import Call, make_request, prepared
 from .devices import gpus
-from .disk import read_session, write_session
-from .embedding import Embedding, Pooling
-from .generation import Command, Generation
+from .disk import StoryFiles, read_session, state_key, write_session
+from .embedding import Embedder, Embedding, Pooling
+from .ending import close_at_exit
+from .generation import FAILING, Command, Generation
 from .infill import NO_MARKS
 from .kv_cache import check_cache
 from .model import Model
-from .native.context import Context
+from .native.context import Context, flash_attention
 from .native.devices import read_devices
 from .native.spin import on_own_thread
 from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble
-from .runner import Runner
+from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import all_memory, open_context, uses_gpu, where_it_runs
+from .sizing import all_memory, host_budget, open_context, threads_of, uses_gpu, where_it_runs
 from .tree import Namespace
 from .types import (
     EngineClosed,
@@ -44,14 +53,25 @@ from .types import (
     EngineStats,
     InvalidRequest,
     ModelInfo,
+    NativeError,
     NotSupported,
+    Priority,
     Request,
+    describe_error,
     for_each,
 )
-from .validate import check_options
+from .validate import LocalChecks, check_options
 from .window import fit
 
 log = logging.getLogger(__name__)
+
+SWITCH_INTERVAL = 5e-4
+"""Seconds. The engine thread asks for the GIL back after every decode; with Python's default of
+5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
+LOGITS_BYTES = 64 << 20
+"""Of stored logits, at most; they take an eighth of what states may take in memory."""
+FAILURES = 3
+"""Steps in a row that may fail, until the engine is given up."""
 
 
 class Engine:
@@ -72,15 +92,47 @@ class Engine:
         self.bos, self.add_bos, self.eos, self.eog = model.bos, model.add_bos, model.eos, model.eog
         self.fim, self.fim_files = model.fim, model.fim_files
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
-        self._runner = Runner(model, context, options, window, self._seed)
-        self._context, self._cache = context, self._runner.cache
-        self._scheduler, self._generations = self._runner.scheduler, self._runner.generations
-        self.embedder, self._sequences = self._runner.embedder, self._runner.sequences
+        self._numbers, self._seeds = itertools.count(1), itertools.count()
         self._device = where_it_runs(options, model.n_layer)
-        self._numbers = itertools.count(1)
-        self._seeds = itertools.count()
-        dropped = weakref.finalize(self, self._runner.drop)
-        dropped.atexit = False  # the end of the program closes what still runs
+        self._checks = LocalChecks(model, options.max_branches)
+        self._generations = generations = weakref.WeakSet[Generation]()
+        self._known = known = threading.Lock()  # of the generations, while they are looked through
+
+        def visible_paths() -> Iterator[tuple[Sequence[int], Namespace]]:
+            """Yield the paths that a reader still knows, the newest first."""
+            with known:
+                shown = [g for g in generations if g.request.priority is not Priority.BACKGROUND]
+            for generation in sorted(shown, key=lambda g: -g.number):
+                request = generation.engine_state
+                if isinstance(request, ActiveRequest):
+                    yield from ((active.path, active.namespace) for active in request.branches)
+
+        disk = None
+        if options.disk_dir is not None and options.disk_bytes:
+            disk = StoryFiles(Path(options.disk_dir), self._session_key, options.disk_bytes)
+        host, on_gpu = host_budget(options.host_bytes), uses_gpu(options)
+        rows = max(64, min(LOGITS_BYTES, host // 8) // (4 * model.n_vocab))
+        self._context = context
+        self._cache = Cache(
+            context, logits_rows=options.logits_rows or rows, on_device=on_gpu, host_bytes=host, files=disk,
+            visible_paths=visible_paths,
+        )  # fmt: skip
+        abortable = self._cache.can_rewind and not on_gpu
+        if abortable:
+            context.enable_abort()
+        self._scheduler = scheduler = Scheduler(
+            model, context, self._cache, options, window=window, abortable=abortable,
+            threads=threads_of(options),
+        )  # fmt: skip
+        self.embedder = embedder = Embedder(model, options, window, scheduler.queue.has_wanted_requests)
+        scheduler.queue.works_elsewhere = lambda: embedder.working
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._closing = False
+        self._dead: BaseException | None = None  # why it failed for good
+        self._failures = 0  # steps in a row
+        self._owner = threading.Lock()  # the right to step
+        self._stepper = 0  # thread that is in a step
 
     # ---- life
 
@@ -113,13 +165,9 @@ class Engine:
             given_up.set()
             raise
         if thread:
-            engine._runner.start()
-        log.info(
-            "%s is ready: %d cells, %d tokens a branch",
-            engine.model.name,
-            engine._context.cells,
-            engine.n_ctx,
-        )
+            engine._start()
+        cells = engine._context.cells
+        log.info("%s is ready: %d cells, %d tokens a branch", engine.model.name, cells, engine.n_ctx)
         return engine
 
     @classmethod
@@ -138,11 +186,26 @@ class Engine:
         return cls(model, context, options, window)
 
     def close(self, timeout: float = 5.0) -> None:
-        """End every request, notify readers, and free the model. May be called twice.
+        """End every request, notify readers, and free the model. May be called twice."""
+        if self._closing:
+            return
+        self._closing = True
+        self.embedder.close(timeout)
+        self._wake.set()
+        self._context.abort()
+        if self._stepper == threading.get_ident():
+            return  # called from a callback: the step frees everything when it ends
+        if self._owner.acquire(timeout=timeout):
+            self._release()
+            self._owner.release()
+        else:
+            log.error("the engine is still in a step, and is freed when that ends")
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
 
-        An engine without references finishes its running requests and is closed then.
-        """
-        self._runner.close(timeout)
+    def __del__(self) -> None:
+        if "_stepper" in self.__dict__:  # else it was never whole
+            self.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -167,13 +230,13 @@ class Engine:
 
         Raises InvalidRequest (LimitExceeded for n), ContextOverflow or EngineClosed.
         """
-        self._runner.check_open()
-        self._runner.checks.check_request(request)
+        self._check_open()
+        self._checks.check_request(request)
         ids, healed = assemble(self.model, request)
         if healed.tokens:
             _ = self.model.piece_index  # made here, if this is the first
         fitted = fit(ids, request, self.n_ctx)
-        generation = Generation(next(self._numbers), request, self._runner.post)
+        generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
         generation.prompt_ids = tuple(fitted)
         generation.healed, generation.healed_tokens = healed.text, healed.tokens
@@ -183,14 +246,27 @@ class Engine:
         make_request(
             generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, namespace
         )
-        with self._runner.known:
+        with self._known:
             self._generations.add(generation)
-        self._runner.post(Command("submit", generation))
+        self._post(Command("submit", generation))
         return generation
 
     def process(self, timeout: float | None = None) -> bool:
         """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
-        return self._runner.process(timeout)
+        if self._thread is not None:
+            raise EngineClosed("this engine has a thread of its own; load it with thread=False to step it")
+        self._check_open()
+        self._refuse_reentry()
+        self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
+        if self._step():
+            return True
+        rest = self._scheduler.seconds_to_work(time.monotonic())
+        if rest == 0:  # what is written ahead may begin since this step did
+            return self._step()
+        seconds = None if rest is None else min(timeout or 0.0, rest)
+        if not timeout or not self._wake.wait(timeout if seconds is None else seconds) and rest is None:
+            return False
+        return self._step()
 
     @property
     def sequences(self) -> Sequences:
@@ -199,9 +275,33 @@ class Engine:
             raise NotSupported("this engine steps by itself; load it with thread=False to own the loop")
         return self._sequences
 
+    @cached_property
+    def _sequences(self) -> Sequences:
+        return Sequences(self.model, self._scheduler, self.n_ctx, self._turn, self._seed)
+
     def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
         """Run ``function`` between two steps and return its result (raise its error)."""
-        return self._runner.call(function, timeout)
+        self._check_open()
+        self._refuse_reentry()
+        asked = Future[Any]()
+        self._scheduler.inbox.append(Call(asked, function))
+        self._wake.set()
+        if self._thread is None:
+            self._step()
+        if not self.alive:
+            self._abandon()
+        try:
+            return asked.result(timeout)
+        except CancelledError:
+            if not asked.cancelled():
+                raise  # by the function
+            self._check_open()
+            raise EngineClosed("the engine is closed") from None
+        except TimeoutError:
+            if asked.done():
+                raise
+            asked.cancel()
+            raise EngineClosed("the engine did not answer") from None
 
     def flush(self) -> None:
         """Return when every command given so far has been carried out."""
@@ -215,7 +315,7 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        return self._runner.alive
+        return not self._closing and self._dead is None
 
     @property
     def busy(self) -> bool:
@@ -382,10 +482,154 @@ class Engine:
 
     # ---- inside
 
-    @property
-    def _thread(self) -> threading.Thread | None:
-        return self._runner.thread
-
-    @property
+    @cached_property
     def _session_key(self) -> str:
-        return self._runner.state_key
+        """Names the states that this engine makes."""
+        options = self.options
+        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
+        return state_key(self.model.path, *kind)
+
+    def _check_open(self) -> None:
+        """Raise EngineClosed, with the reason, when nothing can be asked of the engine any more."""
+        if self._dead is not None:
+            words = str(self._dead) if isinstance(self._dead, EngineError) else describe_error(self._dead)
+            raise EngineClosed(f"the engine has failed: {words}")
+        if self._closing:
+            raise EngineClosed("the engine was closed")
+
+    def _refuse_reentry(self) -> None:
+        if self._stepper == threading.get_ident():
+            raise EngineError("the engine cannot be asked to step, or to wait for one, by its own callbacks")
+
+    def _post(self, command: Command) -> None:
+        """Give a command to the stepping thread. Raises InvalidRequest for one that cannot be carried out."""
+        self._checks.check_command(command)
+        command = prepared(command, self.model)
+        try:
+            self._check_open()
+        except EngineClosed as error:
+            command.generation.abandon(error)
+            return
+        self._scheduler.inbox.append(command)
+        if command.verb == FAILING:
+            (self._scheduler.loop.interruption,) = command.args
+        self._scheduler.interrupt()
+        self._wake.set()
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """The right to use the context between two steps."""
+        self._check_open()
+        self._refuse_reentry()
+        with self._owner:
+            self._check_open()
+            self._stepper = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._stepper = 0
+                if self._closing:
+                    self._release()
+
+    def _start(self) -> None:
+        """Step on a thread of the engine's own from now on."""
+        if sys.getswitchinterval() > SWITCH_INTERVAL:
+            sys.setswitchinterval(SWITCH_INTERVAL)
+        self._scheduler.overlaps = uses_gpu(self.options)
+        self._thread = threading.Thread(
+            target=self._run, args=(weakref.ref(self), self._wake, self.options.nice),
+            name="srbwriter-engine", daemon=True,
+        )  # fmt: skip
+        self._thread.start()
+        close_at_exit(self)
+
+    @staticmethod
+    def _run(engine: weakref.ref[Engine], wake: threading.Event, nice: int) -> None:
+        """Step an engine until it is closed, or nobody holds it any more, nor any request of it."""
+        if nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
+            thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + nice)
+        while (held := engine()) is not None and held.alive:
+            rest = held._step_until_rest()
+            del held
+            wake.wait(rest)
+
+    def _step_until_rest(self) -> float | None:
+        """Step while there is anything to do; return the seconds until there is, None for no end."""
+        try:
+            while not self._closing:
+                self._wake.clear()
+                if not self._step():
+                    return self._scheduler.seconds_to_work(time.monotonic())
+        except BaseException as error:  # nothing that foreign code raises; but nobody is to wait for ever
+            log.critical("the engine thread ends", exc_info=error)
+            self._dead = error
+            self._abandon()
+        return None
+
+    def _step(self) -> bool:
+        """One step. A failure ends the running requests, not the engine, unless it keeps failing."""
+        with self._owner:
+            if not self.alive:
+                return False
+            self._stepper = threading.get_ident()
+            try:
+                busy = self._scheduler.step()
+                self._failures = 0
+            except BaseException as error:
+                self._recover(error)
+                busy = True
+                if not isinstance(error, Exception):
+                    self._scheduler.loop.interruption = error
+            finally:
+                self._stepper = 0
+                if self._closing:
+                    self._release()
+            loop = self._scheduler.loop
+            interruption, loop.interruption = loop.interruption, None
+            if interruption is not None and self._thread is None:
+                raise interruption  # no Exception, as a Ctrl-C: to the caller that steps
+            return busy
+
+    def _recover(self, error: BaseException) -> None:
+        log.error("an engine step failed", exc_info=error)
+        self._failures += 1
+        try:
+            known = isinstance(error, EngineError)
+            self._scheduler.fail_all(error if known else NativeError("engine step", repr(error)))
+        except BaseException as second:
+            log.exception("the engine could not recover")
+            self._failures, error = FAILURES, second
+        if self._failures >= FAILURES:
+            self._dead = error
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Fail all waiting commands and requests."""
+        try:
+            self._check_open()
+        except EngineClosed as error:
+            for generation in list(self._generations):
+                generation.abandon(error)
+        for command in list(self._scheduler.inbox):
+            if isinstance(command, Call):
+                command.asked.cancel()
+
+    def _release(self) -> None:
+        """Free native memory; only for the holder of the right to step."""
+        self._abandon()
+        files = self._cache.files
+        if files is not None and self._dead is None:
+            try:
+                self._cache.write_story(at_end=True)
+            except EngineError as error:
+                log.warning("the story's state is not written: %s", error)
+        for generation in list(self._generations):
+            generation.engine_state.close()
+        if files is not None:
+            files.close()
+        self._scheduler.loop.pool.close()
+        if "_sequences" in self.__dict__:
+            self._sequences.close()
+        self._context.close()
+        self.model.close()

@@ -199,11 +199,14 @@ def _parameter(record: Any, field: structs.FieldInfo, hint: Any, inner: Any) -> 
     )  # fmt: skip
 
 
-def check_fields(value: Struct) -> None:
-    """Raise InvalidRequest for the first field of a struct that cannot mean anything."""
+def check_fields(value: Struct, plain: Any = None) -> None:
+    """Raise InvalidRequest for the first field of a struct that cannot mean anything.
+
+    ``plain`` are its values, where some of them have other types than the struct, such as paths.
+    """
     kind = type(value)
     try:
-        msgspec.convert(structs.asdict(value), kind)
+        msgspec.convert(plain or structs.asdict(value), kind)
     except ValidationError as error:
         for parameter in parameters_of(kind):
             parameter.check(getattr(value, parameter.field))

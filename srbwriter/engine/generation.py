@@ -199,15 +199,11 @@ class Branch:
         """
         self._post("append", text, go_on)
 
-    def set_sampling(self, sampling: Sampling) -> None:
-        """Sample the next tokens differently; an unset seed keeps the branch's own."""
-        self._post("set_sampling", sampling)
+    def change(self, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
+        """Sample the next tokens differently, or end by other rules; an unset seed keeps the branch's own.
 
-    def set_stop(self, stop: Stop) -> None:
-        self._post("set_stop", stop)
-
-    def change(self, sampling: Sampling, stop: Stop) -> None:
-        """Both of these at once; neither where one of them is refused."""
+        Neither is changed where one of them is refused.
+        """
         self._post("change", sampling, stop)
 
     def set_prompt(self, prompt: tuple[int, ...]) -> None:

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
 
-from srbwriter.gguf import Array, Damaged, Scalar, pairs
+from srbwriter.gguf import Scalar
 
+from .model_files import read_contents
 from .types import EngineOptions, ModelError
 
 WHOLE_TYPES = frozenset({"f32", "f16", "bf16"})
 """Types of a cache that keep each number by itself."""
 BLOCK = 32
 """Numbers that each other type keeps together (``QK8_0``, ``QK4_0``, ``QK4_NL`` … in ggml-common.h)."""
-_MOST_LAYERS = 1 << 10
 _BLOCK_BYTES = {"q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24, "q8_0": 34, "iq4_nl": 18}
 _BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, **{kind: size / BLOCK for kind, size in _BLOCK_BYTES.items()}}
 """Bytes of one number."""
-_STATES = ("ssm.", "wkv.", "full_attention_interval")
-"""Keys of models some layers of which keep a state instead of keys and values, and do not say which."""
+_OTHER_SIZES = ("ssm.", "wkv.", "full_attention_interval", "attention.shared_kv", "attention.key_length_mla")
+"""Keys of models of which a token does not take a key and a value of each head and layer."""
 _GOOD_SHARE = 0.75  # of the memory, for the context that an error message proposes
-
-_Value: TypeAlias = "Scalar | list[int]"
 
 
 def check_cache(path: Path, options: EngineOptions, memory: int) -> None:
@@ -40,9 +37,10 @@ def check_cache(path: Path, options: EngineOptions, memory: int) -> None:
     if not quantised and options.n_ctx is None:
         return
     try:
-        values = _attention_values(path)
-    except (OSError, Damaged):
+        header, _ = read_contents(path, "the model")
+    except ModelError:
         return
+    values = {key.partition(".")[2]: value for key, value in header.items()}  # without the architecture
     for which, kind in quantised.items():
         for size in sorted(_head_sizes(values, "key" if which == "k" else "value")):
             if size % BLOCK:
@@ -64,56 +62,29 @@ def check_cache(path: Path, options: EngineOptions, memory: int) -> None:
         )
 
 
-def _token_bytes(values: Mapping[str, _Value], options: EngineOptions) -> float:
+def _token_bytes(values: Mapping[str, Scalar], options: EngineOptions) -> float:
     """Return the bytes of the keys and values of one token, or fewer; 0 where the header does not say."""
-    if any(name.startswith(_STATES) for name in values):
+    if any(name.startswith(_OTHER_SIZES) for name in values):
         return 0.0
-    layers, shared = (_numbers(values.get(key)) for key in ("block_count", "attention.shared_kv_layers"))
-    holders = _numbers(values.get("attention.head_count_kv", values.get("attention.head_count", 0)))
-    heads = sum(holders) if len(holders) > 1 else (sum(layers) - sum(shared)) * sum(holders)
+    heads = _number(values, "attention.head_count_kv") or _number(values, "attention.head_count")
     key, value = (min(_head_sizes(values, which), default=0) for which in ("key", "value"))
-    if "attention.key_length_mla" in values:  # values are made from the keys
-        value = 0
-    return max(heads, 0) * (key * _BYTES[options.cache_type_k] + value * _BYTES[options.cache_type_v])
+    of_head = key * _BYTES[options.cache_type_k] + value * _BYTES[options.cache_type_v]
+    return _number(values, "block_count") * heads * of_head
 
 
-def _attention_values(path: Path) -> Mapping[str, _Value]:
-    """Return what the header says of layers and attention, by keys without the architecture."""
-    found: dict[str, _Value] = {}
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        for key, value in pairs(file, size):
-            _, _, name = key.partition(".")
-            if not name.startswith(("embedding_length", "block_count", "attention.", *_STATES)):
-                continue
-            if not isinstance(value, Array):
-                found[name] = value
-            elif not value.holds_texts and value.length <= _MOST_LAYERS:
-                found[name] = [int(number) for number in value.numbers()]
-    return found
-
-
-def _head_sizes(values: Mapping[str, _Value], which: str) -> set[int]:
-    """Return the sizes of the heads of keys or values, of all layers that have heads.
+def _head_sizes(values: Mapping[str, Scalar], which: str) -> set[int]:
+    """Return the sizes of the heads of keys or values.
 
     As ``llama_model::load_hparams`` has it: what the header says, else the embedding shared out among the
     heads. Layers with a sliding window may have a size of their own.
     """
-    named = [f"attention.{which}_length", f"attention.{which}_length_swa"]
-    sizes = {size for name in named for size in _numbers(values.get(name)) if size > 0}
-    if named[0] not in values:
-        heads = _numbers(values.get("attention.head_count"))
-        sizes |= {
-            width // count
-            for width in _numbers(values.get("embedding_length"))
-            for count in heads
-            if count > 0
-        }
-    return sizes
+    sizes = {_number(values, f"attention.{which}_length{kind}") for kind in ("", "_swa")} - {0}
+    heads = _number(values, "attention.head_count")
+    if not _number(values, f"attention.{which}_length") and heads:
+        sizes.add(_number(values, "embedding_length") // heads)
+    return sizes - {0}
 
 
-def _numbers(value: _Value | None) -> list[int]:
-    if isinstance(value, list):
-        return value
-    return [value] if type(value) is int else []
+def _number(values: Mapping[str, Scalar], key: str) -> int:
+    value = values.get(key, 0)
+    return value if type(value) is int else 0

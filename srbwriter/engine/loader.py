@@ -143,6 +143,8 @@ class EngineLoader:
             engine.close()
 
     def _run(self) -> None:
+        engine: Backend | None = None
+        error: Exception | None = None
         try:
             options = self.options
             if self._fit is not None:
@@ -152,23 +154,19 @@ class EngineLoader:
                 if self._notify is not None:
                     self._notify(note)
             engine = self._load(self._path, options, on_progress=self._on_progress)
-        except BaseException as error:  # kept for whoever waits: a thread has nobody to raise to
-            if not isinstance(error, Exception):
-                error = EngineError(f"{self.place} was not loaded: {describe_error(error)}")
-            if not isinstance(error, Cancelled):
+        except BaseException as failure:  # kept for whoever waits: a thread has nobody to raise to
+            words = f"{self.place} was not loaded: {describe_error(failure)}"
+            error = failure if isinstance(failure, Exception) else EngineError(words)
+            if not isinstance(failure, Cancelled):
                 log.error("%s was not loaded: %s", self.place, error)
-            with self._changed:
-                self._settle(None, error)
-            return
         with self._changed:
-            wanted = not self._cancelled
-            if wanted:
-                self.progress = 1.0
-                self._settle(engine, None)
-        if not wanted:
-            engine.close()
-            with self._changed:
-                self._settle(None, self._cancellation())
+            if not self._cancelled or engine is None:
+                self.progress = 1.0 if engine is not None else self.progress
+                self._settle(engine, error)
+                return
+        engine.close()
+        with self._changed:
+            self._settle(None, self._cancellation())
 
     def _on_progress(self, fraction: float) -> bool:
         self.progress = max(self.progress, min(fraction, 1.0))

@@ -59,7 +59,6 @@ class Model:
         self.add_eos = bool(lib.llama_vocab_get_add_eos(self.vocab))
         self.bos = _known(lib.llama_vocab_bos(self.vocab))
         self.eos = _known(lib.llama_vocab_eos(self.vocab))
-        self.eot = _known(lib.llama_vocab_eot(self.vocab))
         self.eog = frozenset(t for t in range(self.n_vocab) if lib.llama_vocab_is_eog(self.vocab, t))
         self.eog_ids = np.array(sorted(self.eog), np.int64)
         self.suppress = tuple(weights.suppressed_tokens(self.vocab))

@@ -63,9 +63,8 @@ def check_headers(model: Path, adapters: Sequence[Path], control_vectors: Sequen
     size = model.stat().st_size
     if any(tensor.offset + tensor.size // 8 > size for tensor in tensors):  # no type takes less than a bit
         raise ModelError(str(model), "the model: its tensors are cut short", _AGAIN)
-    base = base_shapes(model) if adapters else {}
     for path in adapters:
-        check_adapter(path, str(values.get("general.architecture", "")), base)
+        check_adapter(path, str(values.get("general.architecture", "")))
     for path in control_vectors:
         read_directions(path)
 
@@ -81,11 +80,8 @@ def check_readable(adapters: Sequence[Path], control_vectors: Sequence[Path]) ->
 # ---- LoRA adapters
 
 
-def check_adapter(path: Path, architecture: str, base: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a file that is no LoRA adapter for such a model, or would end the process. Raises ModelError.
-
-    ``base`` are shapes of the model's tensors, as far as they are known.
-    """
+def check_adapter(path: Path, architecture: str) -> None:
+    """Refuse a file that is no LoRA adapter for such a model, or would end the process. Raises ModelError."""
     values, tensors = read_contents(path, "this LoRA adapter")
 
     def text(key: str) -> str:
@@ -107,12 +103,11 @@ def check_adapter(path: Path, architecture: str, base: Mapping[str, tuple[int, .
         raise ModelError(str(path), "an aLoRA acts from certain words on, which is not done here", _MADE_FOR)
     halves = {tensor.name: tensor for tensor in tensors}
     for tensor in tensors:
-        _check_half(path, tensor, halves, base)
+        _check_half(path, tensor, halves)
 
 
-def _check_half(
-    path: Path, tensor: Tensor, halves: Mapping[str, Tensor], base: Mapping[str, tuple[int, ...]]
-) -> None:
+def _check_half(path: Path, tensor: Tensor, halves: Mapping[str, Tensor]) -> None:
+    """Refuse a tensor that llama.cpp would end the process over; the shape of a matrix it checks itself."""
     if tensor.name.endswith("_norm.weight"):
         return  # llama.cpp leaves these out too
     name, dot, half = tensor.name.rpartition(".lora_")
@@ -124,29 +119,8 @@ def _check_half(
     other = halves.get(f"{name}.lora_{'b' if half == 'a' else 'a'}")
     if other is None:
         raise ModelError(str(path), f"tensor {tensor.name} has no other half", _AGAIN)
-    a, b = (tensor, other) if half == "a" else (other, tensor)
-    whole = base.get(name)
-    if base and whole is None:
-        raise ModelError(str(path), f"the model has no tensor {name}", _MADE_FOR)
-    fits = len(a.shape) == len(b.shape) == (2 if whole is None else len(_trimmed(whole)))
-    fits = fits and min(a.shape + b.shape) > 0
-    if name == "token_embd.weight":  # whose halves llama.cpp takes the other way round
-        a, b = b, a
-        fits = fits and (whole is None or (whole[0], whole[1]) == (a.shape[1], b.shape[1]))
-        fits = fits and a.shape[0] == b.shape[0]
-    else:
-        fits = fits and (whole is None or (whole[0], whole[1]) == (a.shape[0], b.shape[1]))
-        fits = fits and a.shape[1] == b.shape[0] and a.shape[2:] == b.shape[2:]
-        fits = fits and (whole is None or a.shape[2:] == _trimmed(whole)[2:])
-    if not fits:
+    if min(tensor.shape) < 1 or len(tensor.shape) < 2 or tensor.shape[2:] != other.shape[2:]:
         raise ModelError(str(path), f"tensor {tensor.name} has not the shape that the model needs", _MADE_FOR)
-
-
-def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Without the ones at the end, but two at least."""
-    while len(shape) > 2 and shape[-1] == 1:
-        shape = shape[:-1]
-    return shape
 
 
 def read_contents(path: Path, what: str) -> tuple[dict[str, Scalar], list[Tensor]]:
@@ -158,13 +132,6 @@ def read_contents(path: Path, what: str) -> tuple[dict[str, Scalar], list[Tensor
         raise ModelError(str(path), f"{what} cannot be read ({error.strerror})", "check the path") from error
     except Damaged as error:
         raise ModelError(str(path), f"{what}: {error.problem}", error.cure) from None
-
-
-def base_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a model's tensors; none are known of a model in several files."""
-    values, tensors = read_contents(path, "the model")
-    whole = values.get("split.count", 0) in (0, 1)
-    return {tensor.name: tensor.shape for tensor in tensors} if whole else {}
 
 
 # ---- control vectors

@@ -19,6 +19,9 @@ TOP = 40
 SURE = 0.95
 """A token that is at least so probable is no choice."""
 _FORCED = 4  # tokens that are gone past, to find one
+_WORD_TOKENS = 6  # that are written at most, to complete a word
+_AFTER_WORD = (" ", "\n", "\t", *'.,;:!?…—–"”“')
+_IN_WORD = "'’-"
 
 
 class Opening(NamedTuple):
@@ -54,44 +57,32 @@ class Fork(NamedTuple):
 
 
 def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
-    """Asks what could follow the prompt of a request: nothing is evaluated where its logits are known."""
-    request = _asking(generation.request, TOP)
-    return _after(request, generation.prompt_ids, after) if after else request
+    """Ask what could follow the prompt of a request: nothing is evaluated where its logits are known.
 
-
-def _asking(asked: Request, best: int) -> Request:
-    """Return ``asked`` without writing, with its ``best`` likeliest next tokens."""
-    return Request(
-        asked.prompt, stop=ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
-        add_bos=asked.add_bos, parse_special=asked.parse_special, overflow=asked.overflow,
-        n_keep=asked.n_keep, context=asked.context, label=asked.label, client=asked.client,
-        cache_salt=asked.cache_salt,
+    With ``after`` it is about the prompt as it was evaluated, with more tokens behind it.
+    """
+    request = replace(
+        generation.request, n=1, sampling=Sampling(), stop=ONLY_READ, next_logprobs=TOP, logprobs=None,
+        prompt_logprobs=None, next_ids=(), begin=(), without=(), takes=(), logits_callback=None,
+        siblings="independent",
     )  # fmt: skip
+    if not after:
+        return request
+    return replace(request, prompt=(*generation.prompt_ids, *after), heal=False, add_bos=False)
 
 
-def _after(request: Request, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Request:
-    """The same question about the prompt as it was evaluated, with more tokens behind it."""
-    return replace(request, prompt=(*prompt, *ids), heal=False, add_bos=False)
-
-
-_WORD_TOKENS = 6  # that are written at most, to complete a word
-_AFTER_WORD = (" ", "\n", "\t", *'.,;:!?…—–"”“')
-_IN_WORD = "'’-"
+def completion(generation: Generation, after: tuple[int, ...], token: int) -> Request:
+    """Return the request that writes the likeliest rest of the word that ``token`` begins at a fork."""
+    return replace(
+        question(generation, (*after, token)), next_logprobs=None, priority=Priority.NORMAL,
+        sampling=Sampling(temperature=0), stop=Stop(max_tokens=_WORD_TOKENS, after_any=_AFTER_WORD),
+    )  # fmt: skip
 
 
 def needs_completion(raw: bytes) -> bool:
     """Return whether a token may be the beginning of a longer word."""
     text = raw.decode("utf-8", "replace")
     return bool(text) and (text[-1].isalnum() or text[-1] in _IN_WORD or text[-1] == "\ufffd")
-
-
-def completion(generation: Generation, after: tuple[int, ...], token: int) -> Request:
-    """Return the request that writes the likeliest rest of the word that ``token`` begins at a fork."""
-    request = _after(_asking(generation.request, 1), generation.prompt_ids, (*after, token))
-    return replace(
-        request, n=1, next_logprobs=None, priority=Priority.NORMAL, sampling=Sampling(temperature=0),
-        stop=Stop(max_tokens=_WORD_TOKENS, after_any=_AFTER_WORD),
-    )  # fmt: skip
 
 
 def rest_of_word(ids: Sequence[int], pieces: Sequence[bytes]) -> tuple[tuple[int, ...], bytes]:
@@ -127,10 +118,8 @@ def fork_of(
     healed = b"" if after else generation.healed.encode()
     known = {token: math.exp(logprob) for token, logprob in likely if pieces[token].startswith(healed)}
     whole = sum(known.values()) if healed else 1.0
-    return Fork(
-        after,
-        tuple(
-            Opening(token, pieces[token][len(healed) :], share / whole, tuple(begun.get(token, ())))
-            for token, share in known.items()
-        ),
+    openings = (
+        Opening(token, pieces[token][len(healed) :], share / whole, tuple(begun.get(token, ())))
+        for token, share in known.items()
     )
+    return Fork(after, tuple(openings))

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from .active import ActiveBranch, ActiveRequest, ScoringDemand, is_waiting
+from .active import ActiveBranch, ActiveRequest
 from .cache import Cache
 from .sampling_loop import SamplingLoop
-from .tree import Demand, Node
+from .tree import Node
 from .types import BranchState, EngineError, FinishReason, Priority
 
 TURN_TOKENS = 8
@@ -52,13 +52,14 @@ class Queue:
         self.window, self.cells, self.max_branches = window, cells, max_branches
         self.requests: list[ActiveRequest] = []
         self.writing: list[ActiveBranch] = []  # one token to evaluate for each
-        self.reading: deque[Demand] = deque()  # more than one token to evaluate
+        self.reading: deque[ActiveBranch] = deque()  # more than one token to evaluate
         self.steady = False  # whether the next step is like the last: all continue, and nobody waits
         self.step = 0  # of the engine
         self.rest_seconds = REST_SECONDS
         self.last_worked = float("-inf")  # when anything but background work was last done
         self.works_elsewhere: Callable[[], bool] = lambda: False  # whether the model works outside the batch
         self.lacks_room = False  # background work did not fit; it rests until there is news
+        self.admitted = 0  # demands, in all
         self.prompt_tokens = 0
         self.reused_tokens = 0
         self.publish: Callable[[], None] = lambda: None  # what branches have written so far
@@ -68,20 +69,19 @@ class Queue:
         return bool(self.writing or self.reading)
 
     @property
-    def _running_demands(self) -> list[Demand]:
+    def _listed(self) -> list[ActiveBranch]:
         return [*self.writing, *self.reading]
 
     @property
     def runs_background(self) -> bool:
         """Whether what runs is background work; nothing else runs then."""
-        return any(d.urgency is Priority.BACKGROUND for d in (*self.writing[:1], *list(self.reading)[:1]))
+        return any(d.urgency is Priority.BACKGROUND for d in self._listed[:1])
 
     @property
     def running(self) -> list[ActiveBranch]:
         """Branches on a sequence of their own; one that reads the prompt for its siblings is none."""
         # A copy of the list: statistics are read by other threads.
-        reading = [d for d in list(self.reading) if isinstance(d, ActiveBranch) and not d.prompting]
-        return [*self.writing, *reading]
+        return [*self.writing, *(r for r in list(self.reading) if not r.prompting)]
 
     @property
     def all_writing(self) -> bool:
@@ -92,12 +92,7 @@ class Queue:
 
     def waits(self, priority: Priority) -> bool:
         """Whether a branch of a request of this priority waits."""
-        return any(is_waiting(b) for r in self.requests if r.asked.priority is priority for b in r.branches)
-
-    @property
-    def left_waiting(self) -> bool:
-        """Whether nothing runs and a branch waits that has not been admitted yet."""
-        return not self.busy and self.waits(Priority.NORMAL)
+        return any(b.waiting for r in self.requests if r.asked.priority is priority for b in r.branches)
 
     def has_wanted_requests(self) -> bool:
         """Whether any request is more than background work."""
@@ -109,9 +104,9 @@ class Queue:
             self.last_worked = now
         return max(self.last_worked + self.rest_seconds - now, 0.0)
 
-    def tokens_left(self, demand: Demand) -> int:
-        """Return how many tokens of the path of a demand its sequence has not evaluated."""
-        return demand.length - self.tree.tip[demand.seq].end
+    def tokens_left(self, active: ActiveBranch) -> int:
+        """Return how many tokens of its path the sequence of a branch has not evaluated."""
+        return active.length - self.tree.tip[active.seq].end
 
     # ---- starting and stopping
 
@@ -120,58 +115,30 @@ class Queue:
         self.writing.append(active)
         active.set_state(BranchState.WRITING)
 
-    def unlist(self, demand: Demand) -> None:
-        """Take a demand off the list that it is on."""
-        self.steady = False
-        self.writing = [r for r in self.writing if r is not demand]
-        if demand in self.reading:
-            self.reading.remove(demand)
-
     def requeue(self, active: ActiveBranch) -> None:
         """Let a running branch wait again; its text stays, and its cells as long as there is room."""
-        self.unlist(active)
         self.loop.detach(active)
+        self.drop_ended()
         active.since = self.step
         active.set_state(BranchState.WAITING)
-
-    def suspend(self, demand: Demand) -> None:
-        """Stop a running demand; what has been evaluated stays in the cache."""
-        if isinstance(demand, ActiveBranch):
-            self.requeue(demand)
-            return
-        self.unlist(demand)
-        self.cache.release(demand)
-        if isinstance(demand, ScoringDemand):
-            demand.request.scoring = None
 
     def suspend_background(self) -> None:
         """Suspend background work while there is other work, or somebody needs the cores."""
         if self.runs_background and (self.waits(Priority.NORMAL) or self.seconds_of_rest(self.loop.now)):
-            for demand in self._running_demands:
-                self.suspend(demand)
+            for active in self._listed:
+                self.requeue(active)
 
     def drop_ended(self) -> None:
-        """Take ended branches off the lists."""
-        if any(r.seq < 0 for r in self.writing):  # what has ended has no sequence
+        """Take ended branches off the lists: what has ended has no sequence."""
+        if any(r.seq < 0 for r in self._listed):
             self.steady = False
             self.writing = [r for r in self.writing if r.seq >= 0]
-        for demand in list(self.reading):
-            if demand.seq < 0:
-                self.reading.remove(demand)
-            elif isinstance(demand, ScoringDemand) and not demand.request.live:
-                self.suspend(demand)
-
-    def release_request(self, request: ActiveRequest) -> None:
-        """Give back what an ended request holds besides its text in the cache."""
-        if request.scoring is not None:
-            self.suspend(request.scoring)
-        request.close_templates()
+            self.reading = deque(r for r in self.reading if r.seq >= 0)
 
     def fail_all(self, error: EngineError) -> None:
         """End every request after a native failure; the cache starts empty."""
         self.steady = False
         for request in self.requests:
-            request.scoring = None
             for active in request.branches:
                 active.seq = -1
             self.loop.fail_request(request, error)
@@ -182,24 +149,22 @@ class Queue:
 
     # ---- admission
 
-    def admit(self) -> None:
-        """Start the waiting branches that fit, those with the least share first.
+    def admit(self) -> bool:
+        """Start the waiting branches that fit, those with the least share first; False if none was started.
 
         The first request that does not fit keeps its place; only short prompts overtake it.
         """
-        waiting = [r for r in self.requests if any(map(is_waiting, r.branches))]
+        waiting = [r for r in self.requests if any(b.waiting for b in r.branches)]
         wanted = [r for r in waiting if r.asked.priority is not Priority.BACKGROUND]
         if not wanted and (not self.busy or self.runs_background) and not self.lacks_room:
             wanted = waiting if self.seconds_of_rest(self.loop.now) == 0 else []
         if len(wanted) > 1:
             clients, requests = self._count_running()
-            wanted.sort(
-                key=lambda r: (clients[r.client], requests[r], _waiting_since(r), r.generation.number)
-            )
+            wanted.sort(key=lambda r: (clients[r.client], requests[r], r.waiting_since, r.generation.number))
         under_way: set[Step] = set()
-        for demand in self._running_demands:
-            self._note_next_step(demand, under_way)
-        full = False
+        for active in self._listed:
+            self._note_next_step(active, under_way)
+        full, before = False, self.admitted
         for request in wanted:
             if full and len(request.ids) > SHORT_PROMPT:
                 continue
@@ -209,6 +174,7 @@ class Queue:
                 self.loop.fail_request(request, error)
                 self.drop_ended()
         self.lacks_room = self.lacks_room or (full and not self.busy)
+        return self.admitted > before
 
     def _admit_request(self, request: ActiveRequest, under_way: set[Step]) -> bool:
         """Start the waiting branches of a request; False if it lacks room that later requests must not take.
@@ -216,15 +182,16 @@ class Queue:
         ``under_way`` holds the next steps of what runs. A branch that needs one of them waits for it.
         """
         publish_at = time.perf_counter() + FIRST_TEXTS_SECONDS
-        for active in [r for r in request.branches if is_waiting(r)]:
+        for active in [r for r in request.branches if r.waiting]:
             if not active.branch.live or self._end_if_complete(active):
                 continue
-            logits = self.tree.logits_after(active.path, active.namespace)
-            if self._is_evaluated_for(active, logits, under_way):
+            path = active.path  # one list, as the tree knows the list that it was last asked for
+            logits = self.tree.logits_after(path, active.namespace)
+            if self._is_evaluated_for(active, path, logits, under_way):
                 active.set_state(BranchState.PROMPT)
                 continue
             full = len(self.running) >= self.max_branches and not self.preempt(request)
-            if not full and self._start(active, logits, under_way):
+            if not full and self._start(active, path, logits, under_way):
                 if time.perf_counter() >= publish_at:
                     self.publish()
                     publish_at = time.perf_counter() + FIRST_TEXTS_SECONDS
@@ -259,71 +226,67 @@ class Queue:
         self.loop.finish(active, FinishReason.LENGTH, None)
         return True
 
-    def _is_evaluated_for(self, active: ActiveBranch, logits: Any, under_way: set[Step]) -> bool:
+    def _is_evaluated_for(
+        self, active: ActiveBranch, path: Sequence[int], logits: Any, under_way: set[Step]
+    ) -> bool:
         """Whether something that runs is about to evaluate the first missing token of a branch."""
         request = active.request
-        if request.scoring is not None or request.needs_scoring or logits is not None:
-            return request.scoring is not None
-        if active.at_prompt and any(r.prompting and r.seq >= 0 for r in request.branches):
+        read = any(r.prompting and r.seq >= 0 for r in request.branches)
+        if request.needs_scoring or logits is not None:
+            return read and request.needs_scoring
+        if active.at_prompt and read:
             return True
-        path = active.path
         begin = self.tree.resumable(path, active.namespace, len(path) - 1)
         return (begin, path[begin.end]) in under_way
 
-    def _note_next_step(self, demand: Demand, under_way: set[Step]) -> None:
-        """Add the next step of a running demand to ``under_way``."""
-        tip = self.tree.tip[demand.seq]
-        left = demand.length - tip.end
+    def _note_next_step(self, active: ActiveBranch, under_way: set[Step]) -> None:
+        """Add the next step of a running branch to ``under_way``."""
+        tip = self.tree.tip[active.seq]
+        left = active.length - tip.end
         if left > 0:
-            under_way.add((tip, demand.last_token if left == 1 else demand.path[tip.end]))
+            under_way.add((tip, active.last_token if left == 1 else active.path[tip.end]))
 
-    def _start(self, active: ActiveBranch, logits: Any, under_way: set[Step]) -> bool:
+    def _start(self, active: ActiveBranch, path: Sequence[int], logits: Any, under_way: set[Step]) -> bool:
         """Give a branch a sequence: to write, to read its text, or to read the prompt for its siblings.
 
-        ``logits`` are those after its text, if they are stored. False where there is no room.
+        ``logits`` are those after its ``path``, if they are stored. False where there is no room. A branch
+        whose text was evaluated before, and only has to be in cells again, reads for itself. If it waited
+        for its turn, what it has read might be evicted meanwhile and be read again, for ever.
         """
         request = active.request
-        demand, known = active, active.length - (logits is None)
-        if request.needs_scoring:
-            demand, known, logits = ScoringDemand(request), request.scored, None
-        fits = self._make_room(self.cache.count_missing_cells(demand, known), request)
-        own = demand is active and (logits is not None or not active.at_prompt)
+        known = request.scored if request.needs_scoring else len(path) - (logits is None)
+        own = not request.needs_scoring and (logits is not None or not active.at_prompt)
+        active.prompting = not own
+        path = path if own else request.ids
+        fits = self._make_room(self.cache.count_missing_cells(path, active.namespace, known), request)
         if fits and own and not self.loop.prepare(active):
             return True
-        demand.urgency = request.asked.priority
-        if not fits or not self.cache.allocate(demand, known):
+        active.urgency = request.asked.priority
+        if not fits or not self.cache.allocate(active, path, known):
+            active.prompting = False
             return False
-        end = self.tree.tip[demand.seq].end
-        if own:  # a branch that reads for its siblings keeps its place among the waiting branches
-            active.since, active.tokens_at_start = self.step, len(active.buffer.ids)
+        self.admitted += 1
+        end = self.tree.tip[active.seq].end
         self._count_prompt(request, min(end, len(request.ids)))
-        if own and logits is not None and end == active.length:
-            self.start_writing(active)
-            self.loop.sample_from(active, logits, None)
-            self.drop_ended()
-        elif own and not active.at_prompt and active.length - end == 1:
-            self.start_writing(active)
+        if not own:
+            for sibling in request.branches:
+                if sibling is active or sibling.waiting:
+                    sibling.set_state(BranchState.PROMPT)
+            self.reading.append(active)  # it keeps its place among the waiting branches
         else:
-            self._start_reading(demand, request, for_all=not own)
-        if demand.seq >= 0:
-            self._note_next_step(demand, under_way)
-        return True
-
-    def _start_reading(self, demand: Demand, request: ActiveRequest, for_all: bool) -> None:
-        """List a demand as reading; ``for_all``: its siblings continue from where it ends.
-
-        A branch whose text was evaluated before, and only has to be in cells again, continues itself. If it
-        waited for its turn, what it has read might be evicted meanwhile and be read again, for ever.
-        """
-        self.reading.append(demand)
-        if isinstance(demand, ScoringDemand):
-            request.scoring = demand
-        elif isinstance(demand, ActiveBranch):
-            demand.prompting = for_all
-            demand.set_state(BranchState.PROMPT)
-        for active in request.branches if for_all else ():
-            if is_waiting(active):
+            active.since, active.tokens_at_start = self.step, len(active.buffer.ids)
+            if logits is not None and end == active.length:
+                self.start_writing(active)
+                self.loop.sample_from(active, logits, None)
+                self.drop_ended()
+            elif not active.at_prompt and active.length - end == 1:
+                self.start_writing(active)
+            else:
+                self.reading.append(active)
                 active.set_state(BranchState.PROMPT)
+        if active.seq >= 0:
+            self._note_next_step(active, under_way)
+        return True
 
     def _count_prompt(self, request: ActiveRequest, cached: int) -> None:
         if request.report_cached(cached):
@@ -353,38 +316,31 @@ class Queue:
         asked = replace(request.asked, priority=priority)
         was_background = request.asked.priority is Priority.BACKGROUND
         request.asked = request.generation.request = asked
-        if request.scoring is not None:
-            request.scoring.urgency = priority
         for active in request.branches:
             active.urgency = priority
             if was_background:
                 self.tree.mark_used(self.tree.match(active.path, active.namespace)[0])
                 if active.branch.state is BranchState.DONE:
                     self.loop.expect_more(active)
-        if any(d.urgency is not priority for d in self._running_demands):
-            for demand in [d for d in self._running_demands if d.urgency is Priority.BACKGROUND]:
-                self.suspend(demand)
+        if any(r.urgency is not priority for r in self._listed):
+            for active in [r for r in self._listed if r.urgency is Priority.BACKGROUND]:
+                self.requeue(active)
 
     def suspend_least(self) -> bool:
-        """Suspend the least important demand, as cells ran out; end its branches where it is the last one."""
-        live = [d for d in self._running_demands if d.seq >= 0]
-        if len(live) > 1:
-            self.suspend(max(live, key=_importance))
-            return True
+        """Let the least important branch wait, as cells ran out; end it where it is the last one."""
+        live = [r for r in self._listed if r.seq >= 0]
         if not live:
             return False
-        if live[0].urgency is Priority.BACKGROUND:
-            self.lacks_room = True
-            self.suspend(live[0])
+        least = max(live, key=lambda r: (r.request.generation.number, not r.prompting, r.branch.index))
+        if len(live) > 1 or least.urgency is Priority.BACKGROUND:
+            self.lacks_room = self.lacks_room or len(live) == 1
+            self.requeue(least)
             return True
-        ended = [live[0]] if isinstance(live[0], ActiveBranch) else []
-        if isinstance(live[0], ScoringDemand):
-            self.suspend(live[0])
-            ended = [r for r in live[0].request.branches if r.branch.live]
-        for active in ended:
-            self.loop.finish(active, FinishReason.CONTEXT, None)
+        for active in least.request.branches if least.every_token else [least]:
+            if active.branch.live:
+                self.loop.finish(active, FinishReason.CONTEXT, None)
         self.drop_ended()
-        return bool(ended)
+        return True
 
     def preempt(self, request: ActiveRequest) -> bool:
         """Let a branch wait that has more than its share, for one of ``request``; False if none has."""
@@ -419,18 +375,3 @@ class Queue:
         if not self.cache.returns(active.namespace):
             turn = max(turn, active.length // READ_PER_WRITTEN)
         return len(active.buffer.ids) - active.tokens_at_start >= turn
-
-
-def _importance(demand: Demand) -> tuple[int, int]:
-    """Return a sort key: the lowest is the most important, by age and the branch's place."""
-    if isinstance(demand, ActiveBranch):
-        return demand.request.generation.number, -1 if demand.prompting else demand.branch.index
-    return demand.request.generation.number if isinstance(demand, ScoringDemand) else 0, -1
-
-
-def _waiting_since(request: ActiveRequest) -> int:
-    """Return the step since which the first waiting branch of a request has waited.
-
-    There may be none: the thread that closes the engine may have ended them just now.
-    """
-    return min((active.since for active in request.branches if is_waiting(active)), default=0)

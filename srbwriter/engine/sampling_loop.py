@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .active import ActiveRequest, Logits, constraint_key
+from .active import ActiveRequest, Logits
 from .branch import UNWATCHED, ActiveBranch, Back, ChainState
 from .cache import Cache
-from .constraints import Constraint, PrefixConstraint, compile_constraint
+from .constraints import Constraint, PrefixConstraint
 from .logprobs import score
 from .model import Model
 from .native.context import Context
@@ -111,10 +111,7 @@ class SamplingLoop:
         active.fast = active.alone and active.request.asked.logprobs is None
 
     def _constraint(self, active: ActiveBranch) -> Constraint | None:
-        compiled_constraints, key = active.request.constraints, constraint_key(active.sampling)
-        if key not in compiled_constraints:
-            compiled_constraints[key] = compile_constraint(active.sampling, self.model)
-        compiled = compiled_constraints[key]
+        compiled = active.request.compile_constraint(active.sampling)
         if compiled is None:
             return None
         constraint = compiled.fork()
@@ -138,10 +135,10 @@ class SamplingLoop:
 
     # ---- one token
 
-    def next_tokens(self, branches: Sequence[ActiveBranch]) -> None:
-        """Sample and publish a token for each branch; the k-th has row k of the decode that just ended."""
-        drawn = self.draw_together(list(enumerate(branches)))
-        for row, active in enumerate(branches):
+    def next_tokens(self, rows: Sequence[tuple[int, ActiveBranch]]) -> None:
+        """Sample and publish a token for each branch from its row of the decode that just ended."""
+        drawn = self._draw_together(rows)
+        for row, active in rows:
             if active.seq >= 0:  # else a callback's error has ended its whole request
                 self.next_token(active, row, drawn.get(active))
 
@@ -158,7 +155,7 @@ class SamplingLoop:
         else:
             self.publish(active, token, row, logprob)
 
-    def draw_together(self, rows: Sequence[tuple[int, ActiveBranch]]) -> Mapping[Demand, Sampled]:
+    def _draw_together(self, rows: Sequence[tuple[int, ActiveBranch]]) -> Mapping[Demand, Sampled]:
         """Draw from these rows of the decode that just ended side by side, where that saves time.
 
         Only for branches whose own chains choose in a single call, and depend on nothing that the others
@@ -261,7 +258,9 @@ class SamplingLoop:
         branch = active.branch
         branch.changed_at = self.now
         if not branch.buffer.ids and not branch.bans:
-            active.start_clock(self.now)
+            branch.started_at = self.now
+            seconds = branch.stop_rule.max_seconds
+            active.deadline = None if seconds is None else self.now + seconds
         verdict = active.receive(
             token, logprob, self.now,
             lambda: self.context.logits(row) if isinstance(row, int) else np.asarray(row),
@@ -324,7 +323,7 @@ class SamplingLoop:
         held = active.seq >= 0
         self.detach(active, row, kept)
         if not kept and not held:  # it was paused, or waits: what it wrote may be anywhere
-            self._give_back(active)
+            self.give_back(active)
         if kept and active.chain is not None and active.chain.pointer:
             self.resting.add(active.chain)  # if the branch is continued, it draws what it would have drawn
             active.forget_constraint()
@@ -342,12 +341,7 @@ class SamplingLoop:
             if len(self.pending) > self._most_pending:
                 self.pending.popleft()
 
-    def discard(self, active: ActiveBranch) -> None:
-        """Drop what the cache holds of a discarded branch alone; its text stays."""
-        self._give_back(active)
-        active.restart_sampling()
-
-    def _give_back(self, active: ActiveBranch) -> None:
+    def give_back(self, active: ActiveBranch) -> None:
         """Drop what the cache holds of a branch alone."""
         if active in self.pending:
             self.pending.remove(active)

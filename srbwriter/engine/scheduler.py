@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .active import ActiveBranch, ScoringDemand
+from .active import ActiveBranch
 from .cache import Cache
-from .commands import Commands
+from .commands import Call, Commands
 from .generation import Command
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .queue import SHORT_PROMPT, Queue
-from .sampling_loop import Sampled, SamplingLoop
+from .sampling_loop import SamplingLoop
 from .sampling_pool import SamplingPool
 from .sizing import sampling_cores
 from .threads import Threads
@@ -114,7 +114,7 @@ class Scheduler:
         self.threads, self._prompt_threads = threads, options.threads_batch
         self._threads_now = 0
         self._shares_rows = not model.recurrent
-        self.inbox: deque[Command] = deque()
+        self.inbox: deque[Command | Call] = deque()
         self.counters = Counters()
         self._in_flight: tuple[bool, frozenset[int]] | None = None  # background work, and requests that read
         self.overlaps = False  # whether decodes return before they are computed
@@ -141,7 +141,7 @@ class Scheduler:
             self._decode(plan)
         if not (self.overlaps and queue.steady):
             self.publish()  # else while the next step is computed
-        if worked or self.inbox or queue.left_waiting or queue.busy:
+        if worked or self.inbox or queue.busy or queue.waits(Priority.NORMAL):
             return True
         more = self._work_while_idle()
         if not more and self.threads is not None:
@@ -168,14 +168,14 @@ class Scheduler:
             seqs.append(active.seq)
         context.batch.clear()
         context.batch.add_rows(tokens, positions, seqs)
-        code = self._run_batch(0, len(writing), False, self._work_while_computing)
+        code = self._run_batch(0, len(writing), False)
         if code != OK:
             self._give_way(Plan([[active] for active in writing]), code)
             return True
         for active, token in zip(writing, tokens, strict=True):
             self.cache.advance((active.seq,), (token,), written=True)
         self.loop.now = queue.last_worked = time.monotonic()
-        self.loop.next_tokens(writing)
+        self.loop.next_tokens(list(enumerate(writing)))
         queue.drop_ended()
         if not (self.overlaps and queue.steady):
             self.publish()  # else while the next step is computed
@@ -190,13 +190,14 @@ class Scheduler:
         written = self.loop.generated
         queue.drop_ended()
         queue.suspend_background()
-        queue.admit()
+        admitted = queue.admit()
         if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
             if not queue.runs_background:
                 queue.last_worked = self.loop.now
         alone = not queue.busy or queue.runs_background  # nothing is evicted for background work
-        queue.steady = (alone or self.cache.evict_idle()) and queue.all_writing
+        # What was let in writes its first token before anything is copied: a copy takes as long as a step.
+        queue.steady = not admitted and (alone or self.cache.evict_idle()) and queue.all_writing
 
     def interrupt(self) -> None:
         """Abort the running decode if a command makes it useless. For any thread."""
@@ -223,10 +224,10 @@ class Scheduler:
         writing = self._end_outside_window()
         for demand in list(queue.reading):
             if not demand.every_token and not cache.catch_up(demand):
-                queue.suspend(demand)
+                queue.requeue(demand)
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
-            reading: Sequence[Demand] = queue.reading
+            reading: Sequence[ActiveBranch] = queue.reading
             if len(reading) > 1 and queue.step % 4:  # a short prompt would wait long behind a long one
                 reading = sorted(reading, key=lambda d: min(queue.tokens_left(d), SHORT_PROMPT + 1))
             plan = self._fill_batch(writing, reading, chunk)
@@ -309,16 +310,12 @@ class Scheduler:
     def _decode(self, plan: Plan) -> None:
         if self.abortable:
             readers = plan.demands() if plan.portions else ()
-            numbers = frozenset(
-                d.request.generation.number for d in readers if isinstance(d, ActiveBranch | ScoringDemand)
-            )
+            numbers = frozenset(d.request.generation.number for d in readers if isinstance(d, ActiveBranch))
             self._in_flight = self.queue.runs_background, numbers
             if self._is_unwanted():  # the command came before _in_flight was set, and could not abort
                 self._in_flight = None
                 return
-        code = self._run_batch(
-            plan.prompt_rows, len(plan.groups), bool(plan.portions), self._work_while_computing
-        )
+        code = self._run_batch(plan.prompt_rows, len(plan.groups), bool(plan.portions))
         self._in_flight = None
         if code != OK:
             self._give_way(plan, code)
@@ -326,12 +323,10 @@ class Scheduler:
             self._record(plan)
             self._apply_results(plan)
 
-    def _run_batch(
-        self, prompt_rows: int, branch_rows: int, prompt: bool, meanwhile: Callable[[], None] = lambda: None
-    ) -> int:
+    def _run_batch(self, prompt_rows: int, branch_rows: int, prompt: bool) -> int:
         """Decode the batch of so many rows, count it, and return llama.cpp's code.
 
-        ``prompt``: use the threads for prompts.
+        ``prompt``: use the threads for prompts. The step before is published while a GPU computes this one.
         """
         if self.threads is not None:  # fewer while other programs use some of the cores
             threads = self.loop.pool.cores = self.threads.count()
@@ -341,7 +336,7 @@ class Scheduler:
                 self.context.set_threads(threads, threads)
                 self._threads_now = threads
         started = time.perf_counter()
-        code = self.context.decode(meanwhile)
+        code = self.context.decode(*((self._publish_events,) if self.overlaps else ()))
         seconds = time.perf_counter() - started
         if code == OK:
             self.budget.record(seconds, prompt_rows, branch_rows)
@@ -363,30 +358,26 @@ class Scheduler:
         elif self.queue.busy and not self.cache.evict() and not self.queue.suspend_least():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
-    def _work_while_computing(self) -> None:
-        """Publish the events of the step before while an accelerator computes this one."""
-        if self.overlaps:
-            self._publish_events()
-
     def _is_unwanted(self) -> bool:
-        """Whether the running decode is of no use: an abort discards all of its rows.
+        """Whether the running decode is broken off: an abort discards all of its rows.
 
-        That is so for background work when other work comes, and where every branch of it is to end.
+        That is so for background work when other work comes, and for the prompt of one request when that is
+        to end or begins anew.
         """
         running = self._in_flight
         if running is None:
             return False
-        background, numbers = running
-        commands = list(self.inbox)
-        if background and any(map(_starts_wanted_work, commands)):
-            return True
-        left: dict[int, set[int]] = {}  # branches of a request that no command ends
-        for command in commands:
-            if command.verb in INTERRUPTING:
-                generation = command.generation
-                live = left.setdefault(generation.number, {b.index for b in generation.branches if b.live})
-                live -= {command.branch} if command.branch >= 0 else live.copy()
-        return bool(numbers) and all(number in left and not left[number] for number in numbers)
+        (background, numbers), ended = running, set[int]()
+        for command in [item for item in list(self.inbox) if isinstance(item, Command)]:
+            request = command.generation.request
+            if background and command.verb in STARTING and request.priority is not Priority.BACKGROUND:
+                return True
+            if command.verb in INTERRUPTING and numbers == frozenset((command.generation.number,)):
+                ended.add(command.branch)
+                live = {branch.index for branch in command.generation.branches if branch.live}
+                if -1 in ended or live <= ended:
+                    return True
+        return False
 
     def read_for_caller(self, demands: Sequence[Demand]) -> Sequence[Portion]:
         """Decode the next tokens of ``demands``, which belong to no request, between two steps.
@@ -430,46 +421,36 @@ class Scheduler:
             self.cache.advance((portion.demand.seq,), portion.tokens)
 
     def _apply_results(self, plan: Plan) -> None:
+        """Give each branch of a successful decode its logits, and those that read their progress."""
         self.loop.now = time.monotonic()
-        rows = [(demand, row) for row, group in enumerate(plan.groups) for demand in group]
-        writing = [(row, demand) for demand, row in rows if isinstance(demand, ActiveBranch)]
-        drawn = self.loop.draw_together(writing)
-        for demand, row in rows:
-            self._answer(demand, row, drawn.get(demand))
-        for portion in plan.portions:
-            if portion.demand.seq >= 0:
-                self._advance_portion(portion)
+        rows = [
+            (row, active) for row, group in enumerate(plan.groups) for active in group
+            if isinstance(active, ActiveBranch)
+        ]  # fmt: skip
+        self.loop.next_tokens(rows)
+        for reader, tokens, row, answers in plan.portions:
+            if reader.seq >= 0 and isinstance(reader, ActiveBranch):
+                self._advance_reader(reader, len(tokens), row, answers)
         self.queue.drop_ended()
 
-    def _answer(self, demand: Demand, row: int, drawn: Sampled | None = None) -> None:
-        """Give a demand its logits, from a row of the last decode, of which a token may be drawn already."""
-        if demand.seq < 0:
-            return  # an error in a callback may have ended its whole request
-        if isinstance(demand, ActiveBranch) and not demand.prompting:
-            self.loop.next_token(demand, row, drawn)
+    def _advance_reader(self, active: ActiveBranch, tokens: int, row: int, at_end: bool) -> None:
+        """Take account of so many evaluated tokens of a prompt or text, the last of them in ``row``."""
+        request, end = active.request, self.cache.tree.tip[active.seq].end
+        if active.every_token:
+            for back in range(tokens - 1, -1, -1):
+                request.score_prompt(end - back, self.context.logits(row - back))
+        request.report_progress(min(end, len(request.ids)))
+        if not at_end:
             return
-        self.cache.store_logits(demand.seq, self.context.logits(row))
-        self.cache.release(demand)
-        if isinstance(demand, ActiveBranch | ScoringDemand):
-            demand.request.report_next_logprobs(self.context.logits(row))
-        if isinstance(demand, ActiveBranch):
-            demand.prompting = False  # it waits with its siblings to be admitted
-        else:
-            self.queue.suspend(demand)
-
-    def _advance_portion(self, portion: Portion) -> None:
-        """Take account of a portion of the path of a demand that was evaluated."""
-        demand, end = portion.demand, self.cache.tree.tip[portion.demand.seq].end
-        if demand.every_token:
-            for back in range(len(portion.tokens) - 1, -1, -1):
-                demand.on_logits(end - back, self.context.logits(portion.row - back))
-        if isinstance(demand, ActiveBranch | ScoringDemand):
-            demand.request.report_progress(min(end, len(demand.request.ids)))
-        if portion.answers:
-            self.queue.reading.remove(demand)
-            if isinstance(demand, ActiveBranch) and not demand.prompting:
-                self.queue.start_writing(demand)
-            self._answer(demand, portion.row)
+        self.queue.reading.remove(active)
+        if not active.prompting:
+            self.queue.start_writing(active)
+            self.loop.next_token(active, row)
+            return
+        self.cache.store_logits(active.seq, self.context.logits(row))
+        self.cache.release(active)
+        request.report_next_logprobs(self.context.logits(row))
+        active.prompting = False  # it waits with its siblings to be admitted
 
     # ---- while nothing runs
 
@@ -514,9 +495,9 @@ class Scheduler:
                 continue
             if cache.tree.resumable(path, active.namespace, before).end < before:
                 continue
-            room = cache.count_missing_cells(active, before) + len(rows)
+            room = cache.count_missing_cells(path, active.namespace, before) + len(rows)
             urgency, active.urgency = active.urgency, Priority.BACKGROUND
-            if cache.free_cells(room, background=True) and cache.allocate(active, before):
+            if cache.free_cells(room, background=True) and cache.allocate(active, path, before):
                 rows.append(active)
             active.urgency = urgency
         whole = [active for active in rows if cache.tree.tip[active.seq].end == active.length - 1]
@@ -542,7 +523,7 @@ class Scheduler:
                 request.events.append(request.completed())
         self._publish_events()
         for request in finished:
-            self.queue.release_request(request)
+            request.close_templates()
         if finished:
             self.queue.requests = [request for request in self.queue.requests if request.live]
 
@@ -552,11 +533,6 @@ class Scheduler:
             if request.events:
                 events, request.events = request.events, []
                 request.generation.publish(events)
-
-
-def _starts_wanted_work(command: Command) -> bool:
-    """Whether a command may start work other than in the background."""
-    return command.verb in STARTING and command.generation.request.priority is not Priority.BACKGROUND
 
 
 def _mean(old: float, new: float) -> float:

@@ -163,7 +163,8 @@ class Sequences:
             finally:
                 for sequence, new in added.values():
                     if sequence.logits is None:  # the tokens that were not evaluated are not added
-                        del sequence.ids[max(len(sequence.ids) - len(new), self._evaluated(sequence)) :]
+                        kept = max(len(sequence.ids) - len(new), self._evaluated(sequence))
+                        sequence.ids = sequence.ids[:kept]
                     if new:
                         accepted, sequence.accepted = sequence.accepted, []
                         if sequence.logits is None or accepted != new:
@@ -257,7 +258,7 @@ class Sequences:
         """Put a sequence on the cells that hold its ids, ``most`` of them at the farthest. Raises NoRoom."""
         if sequence.seq < 0 or self._evaluated(sequence) < most:
             self.cache.release(sequence)
-            if not self.cache.allocate(sequence, most):
+            if not self.cache.allocate(sequence, sequence.ids, most):
                 raise NoRoom("no sequence is free: delete one, or end a request")
 
     def _release(self, sequence: _Sequence) -> None:

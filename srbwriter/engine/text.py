@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
-from collections.abc import Iterable, Sequence
-
-_new_decoder = codecs.getincrementaldecoder("utf-8")
+from collections.abc import Sequence
 
 
 def fingerprint(pieces: Sequence[bytes]) -> str:
@@ -26,16 +23,6 @@ class Pieces:
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.bytes: list[bytes] = list(pieces)
         self.text: list[str | None] = [_whole(piece) for piece in self.bytes]
-
-
-def whole_tokens(pieces: Iterable[bytes]) -> int:
-    """How many of the tokens that write ``pieces`` there are before a character that breaks off."""
-    decoder, whole = _new_decoder("replace"), 0
-    for count, piece in enumerate(pieces, 1):
-        decoder.decode(piece)
-        if not decoder.getstate()[0]:
-            whole = count
-    return whole
 
 
 def _whole(piece: bytes) -> str | None:

@@ -36,8 +36,6 @@ class Demand:
     """A demand for the logits after a path of tokens. Subclasses have the path."""
 
     __slots__ = ("namespace", "seq", "urgency")
-    every_token = False
-    """Whether the demand wants the logits after each token of the path, held or not."""
 
     def __init__(self, urgency: Priority, namespace: Namespace) -> None:
         self.urgency = urgency
@@ -58,8 +56,10 @@ class Demand:
     def last_token(self) -> int:
         return self.path[-1]
 
-    def on_logits(self, position: int, logits: Any) -> None:
-        """Take the ``logits`` after the first ``position`` tokens; they are valid until the next decode."""
+    @property
+    def every_token(self) -> bool:
+        """Whether the demand wants the logits after each token of the path, held or not."""
+        return False
 
 
 class State:
@@ -91,14 +91,13 @@ class Node:
     """
 
     __slots__ = (
-        "children", "end", "last_used", "logits", "parent", "seqs", "state", "tokens", "written",
+        "children", "end", "last_used", "logits", "namespace", "parent", "seqs", "state", "tokens", "written",
     )  # fmt: skip
 
     def __init__(self, parent: Node | None, tokens: list[int], end: int, written: bool = False) -> None:
         self.parent = parent
-        self.tokens = tokens
-        self.end = end
-        self.written = written
+        self.tokens, self.end, self.written = tokens, end, written
+        self.namespace: Namespace = SHARED if parent is None else parent.namespace
         self.children: dict[int, Node] = {}  # by their first tokens
         self.seqs: set[int] = set()  # sequences that hold these cells
         self.state: State | None = None
@@ -121,16 +120,6 @@ class Node:
         return [t for node in reversed(list(self.path_up())) for t in node.tokens]
 
 
-class Root(Node):
-    """The start of all paths of a namespace."""
-
-    __slots__ = ("namespace",)
-
-    def __init__(self, namespace: Namespace) -> None:
-        super().__init__(None, [], 0)
-        self.namespace = namespace
-
-
 class Merge(NamedTuple):
     """Cells [start, end) of ``source`` hold the tokens that were just evaluated again: share these cells."""
 
@@ -150,27 +139,36 @@ class TokenTree:
 
     def __init__(self, rows: int = 64, whole: bool = False) -> None:
         self.whole = whole
-        self._roots: dict[Namespace, Root] = {}
+        self._roots: dict[Namespace, Node] = {}
         self.cells = 0  # sum of the resident runs
         self.stored_bytes = 0
         self.tip: dict[int, Node] = {}
         self._rows: OrderedDict[Node, None] = OrderedDict()  # nodes with stored logits, oldest first
         self._most_rows = rows
         self._clock = 0
+        self._matched: tuple[Sequence[int], int, Namespace, Node, int] | None = None  # the last match
 
     # ---- looking up
 
-    def root(self, namespace: Namespace = SHARED) -> Root:
-        """Return the root of a namespace."""
+    def root(self, namespace: Namespace = SHARED) -> Node:
+        """Return the start of all paths of a namespace."""
         root = self._roots.get(namespace)
         if root is None:
             if len(self._roots) > _EMPTY_ROOTS:
                 self._roots = {n: root for n, root in self._roots.items() if root.seqs or root.children}
-            root = self._roots[namespace] = Root(namespace)
+            root = self._roots[namespace] = Node(None, [], 0)
+            root.namespace = namespace
         return root
 
     def match(self, ids: Sequence[int], namespace: Namespace = SHARED) -> tuple[Node, int]:
-        """Return the node in which the longest held prefix of ``ids`` ends, and the length of the prefix."""
+        """Return the node in which the longest held prefix of ``ids`` ends, and the length of the prefix.
+
+        The last answer is kept until nodes change: all branches at a prompt of 8000 tokens ask for it,
+        several times each, and it takes a tenth of a millisecond.
+        """
+        last = self._matched
+        if last is not None and last[0] is ids and last[1] == len(ids) and last[2] == namespace:
+            return last[3], last[4]
         node: Node = self.root(namespace)
         held, length, position = node, 0, 0
         while position < len(ids) and (child := node.children.get(ids[position])) is not None:
@@ -180,6 +178,7 @@ class TokenTree:
                 held, length = child, position
             if offset < len(child.tokens):
                 break
+        self._matched = ids, len(ids), namespace, held, length
         return held, length
 
     def resumable(self, ids: Sequence[int], namespace: Namespace, most: int) -> Node:
@@ -203,25 +202,13 @@ class TokenTree:
         """Return the sequences from which another can be forked at the end of ``node``."""
         return [seq for seq in node.seqs if not self.whole or self.tip[seq] is node]
 
-    def node_at(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Node | None:
-        """Return the held node that ends exactly with ``ids``, or None."""
-        node, length = self.match(ids, namespace)
-        return node if length == len(ids) == node.end else None
-
     def logits_after(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Any:
         """Return the stored logits after exactly ``ids``, or None."""
-        node = self.node_at(ids, namespace)
-        if node is None or node.logits is None:
+        node, length = self.match(ids, namespace)
+        if node.logits is None or not length == len(ids) == node.end:
             return None
         self._rows.move_to_end(node)
         return node.logits
-
-    def namespace_of(self, node: Node) -> Namespace:
-        """Return the namespace of ``node``."""
-        while node.parent is not None:
-            node = node.parent
-        assert isinstance(node, Root)
-        return node.namespace
 
     def nodes(self) -> Iterator[Node]:
         """Yield all nodes but the roots, each after its ancestors."""
@@ -229,14 +216,6 @@ class TokenTree:
             yield from _below(root)
 
     # ---- growing
-
-    def add_sequence(self, seq: int, node: Node) -> None:
-        """Make ``seq`` a new sequence that ends at a resident node."""
-        self.tip[seq] = node
-        above: Node | None = node
-        while above is not None:
-            above.seqs.add(seq)
-            above = above.parent
 
     def append(self, seq: int, token: int) -> bool:
         """Record that a token was evaluated for ``seq``; False where :meth:`advance` is needed.
@@ -246,6 +225,7 @@ class TokenTree:
         tip = self.tip[seq]
         if not tip.written or tip.children or len(tip.seqs) > 1 or not _may_grow(tip):
             return False
+        self._matched = None
         tip.tokens.append(token)
         tip.end += 1
         self.cells += 1
@@ -258,6 +238,7 @@ class TokenTree:
         are returned.
         """
         node, done, merges = self.tip[seqs[0]], 0, list[Merge]()
+        self._matched = None
         while done < len(tokens):
             child = node.children.get(tokens[done])
             if child is None:
@@ -285,13 +266,14 @@ class TokenTree:
         return merges
 
     def attach_sequence(self, seq: int, node: Node) -> None:
-        """Record that cells of ``seq`` hold ``node`` too, which is below the tip of ``seq``."""
+        """Record that ``seq``, a new sequence or one that ended above ``node``, ends there."""
         self.tip[seq] = node
         above: Node | None = node
         while above is not None and seq not in above.seqs:
             if not above.seqs and above.parent is not None:
                 self.cells += len(above.tokens)
                 above.written = False  # its cells lie together now
+                self._matched = None
             above.seqs.add(seq)
             above = above.parent
 
@@ -300,6 +282,7 @@ class TokenTree:
         parent = node.parent
         if parent is None or offset >= len(node.tokens):
             return node
+        self._matched = None
         upper = Node(parent, node.tokens[:offset], node.start + offset, node.written)
         upper.seqs = set(node.seqs)
         upper.last_used = node.last_used
@@ -354,6 +337,7 @@ class TokenTree:
 
     def clear(self) -> None:
         """Forget everything."""
+        self._matched = None
         self._roots.clear()
         self.tip.clear()
         self._rows.clear()
@@ -363,6 +347,7 @@ class TokenTree:
 
     def set_state(self, node: Node, state: State | None) -> None:
         """Let ``state`` be the stored state of ``node``; None for a node that is not stored."""
+        self._matched = None
         old, node.state = node.state, state
         if state is not None:
             state.users += 1
@@ -428,6 +413,7 @@ class TokenTree:
 
         What is stored below it goes too, as it can no longer be reached, unless it is a whole state.
         """
+        self._matched = None
         self._forget_logits(node)
         if not self.whole:
             for below in _below(node):

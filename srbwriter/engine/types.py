@@ -4,10 +4,9 @@ What is asked are frozen structs, each field with its range, its help and its ot
 Knows no llama.cpp, no story, no screen and no HTTP; all faces and backends use these types.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated at once: as texts, with all that they say here, they would be compiled each time.
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, make_dataclass
+from dataclasses import make_dataclass
 from enum import IntEnum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
@@ -30,6 +29,22 @@ MAX_SEQUENCES = 256
 
 DEFAULT_MAX_BRANCHES = 64
 """Live branches one engine runs at once unless told otherwise."""
+
+
+class _DataclassFields:
+    """Lets dataclasses.replace, fields and asdict take a struct; made when it is first asked for."""
+
+    def __get__(self, instance: object, kind: type[Struct]) -> Any:
+        like: Any = make_dataclass(kind.__name__, kind.__struct_fields__, init=False, repr=False, eq=False)
+        type.__setattr__(kind, "__dataclass_fields__", like.__dataclass_fields__)
+        return like.__dataclass_fields__
+
+
+class Record(Struct, frozen=True):
+    """A frozen struct; what :mod:`dataclasses` does with records, it does with these."""
+
+
+type.__setattr__(Record, "__dataclass_fields__", _DataclassFields())
 
 
 class Priority(IntEnum):
@@ -82,7 +97,7 @@ Breaker: TypeAlias = Annotated[str, Meta(max_length=limits.BREAKER_CHARS)]
 Name: TypeAlias = Annotated[str, Meta(max_length=limits.LIST_CHARS)]
 
 
-class Sampling(Struct, frozen=True):
+class Sampling(Record, frozen=True):
     """How one branch chooses its tokens. Names, meanings and defaults are llama.cpp's.
 
     Building a chain from values out of range raises :class:`InvalidRequest`.
@@ -237,7 +252,7 @@ class Sampling(Struct, frozen=True):
     # fmt: on
 
 
-class Stop(Struct, frozen=True):
+class Stop(Record, frozen=True):
     """When one branch ends. Every rule is checked after every token."""
 
     # fmt: off
@@ -288,8 +303,7 @@ ONLY_READ = Stop(max_tokens=0)
 """Evaluate and score the prompt, and write nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRun:
+class TokenRun(Record, frozen=True):
     """A piece of a prompt.
 
     ``ids`` are reused as they are when ``vocab`` is the engine's vocabulary fingerprint (or None); otherwise
@@ -303,8 +317,7 @@ class TokenRun:
     overlap: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BranchView:
+class BranchView(Record, frozen=True):
     """The branch that a logits callback changes."""
 
     index: int
@@ -320,7 +333,7 @@ else:
     Prompt = LogitsCallback = Any  # which the engine reads itself
 
 
-class Take(Struct, frozen=True):
+class Take(Record, frozen=True):
     """The text of a branch in an earlier request. It has ended, and can be steered and continued.
 
     ``ids`` are its tokens where this model wrote them; where they do not spell ``text`` it is tokenised.
@@ -331,7 +344,7 @@ class Take(Struct, frozen=True):
     finish_reason: FinishReason = FinishReason.STOPPED
 
 
-class Request(Struct, frozen=True):
+class Request(Record, frozen=True):
     """n branches of one prompt.
 
     ``sampling`` and ``stop`` are one for all branches, or a tuple of one for each. Penalties and DRY look
@@ -421,8 +434,7 @@ def for_each(given: T | tuple[T, ...], n: int) -> tuple[T, ...]:
     return cast("tuple[T, ...]", given) if isinstance(given, tuple) else (given,) * n
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
+class TokenLogprob(Record, frozen=True):
     """Natural-log probabilities of one token, from raw logits; top is best first."""
 
     id: int
@@ -442,8 +454,7 @@ class Drawn(NamedTuple):
     among: float
 
 
-@dataclass(frozen=True, slots=True)
-class PromptProgress:
+class PromptProgress(Record, frozen=True):
     """``done`` of ``total`` prompt tokens are in the cache; ``cached`` of them were before."""
 
     done: int
@@ -460,8 +471,7 @@ class Text(NamedTuple):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Record, frozen=True):
     """A branch lost its end: only ``chars`` characters and ``tokens`` ids of it remain."""
 
     branch: int
@@ -469,8 +479,7 @@ class Cut:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class PhraseBanned:
+class PhraseBanned(Record, frozen=True):
     """A branch began a banned phrase and rewound its last ``tokens``.
 
     With ``tokens`` 0 there was no alternative, and the phrase stays.
@@ -481,21 +490,18 @@ class PhraseBanned:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(Record, frozen=True):
     """A branch joined a running request."""
 
     branch: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateChanged:
+class StateChanged(Record, frozen=True):
     branch: int
     state: BranchState
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Record, frozen=True):
     """A branch ended. ``stop_text`` is the stop string that matched, if one did.
 
     ``problem`` is the reason in words where the finish reason is an error.
@@ -508,8 +514,7 @@ class Finished:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Record, frozen=True):
     """No branch of the request is live; a re-roll or extension makes it live again."""
 
     prompt_tokens: int
@@ -517,8 +522,7 @@ class Done:
     completion_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Record, frozen=True):
     error: EngineError
 
 
@@ -535,7 +539,7 @@ CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq
 """Types of KV cache cells (``kv_cache_types`` in llama.cpp's ``common/arg.cpp``)."""
 
 
-class EngineOptions(Struct, frozen=True):
+class EngineOptions(Record, frozen=True):
     """How a model is loaded and run. None leaves the choice to the engine."""
 
     n_ctx: Count | None = None  # cells shared by all branches; None: the model's own, at most 8192
@@ -568,19 +572,7 @@ class EngineOptions(Struct, frozen=True):
     step_seconds: Annotated[float, Meta(gt=0)] = 0.05  # time budget of one prompt chunk while branches write
 
 
-for kind in (
-    Sampling,
-    Stop,
-    Take,
-    Request,
-    EngineOptions,
-):  # so that dataclasses.replace and fields take them
-    like: Any = make_dataclass(kind.__name__, kind.__struct_fields__, init=False, repr=False, eq=False)
-    type.__setattr__(kind, "__dataclass_fields__", like.__dataclass_fields__)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Record, frozen=True):
     """Facts of a loaded model. Sizes in bytes, contexts in tokens."""
 
     path: str
@@ -599,8 +591,7 @@ class ModelInfo:
     device: str = ""  # where it runs: the CPU, a GPU with how many of how many layers, or an address
 
 
-@dataclass(frozen=True, slots=True)
-class EngineStats:
+class EngineStats(Record, frozen=True):
     """One look at the counters; all of them cover the life of the engine."""
 
     prompt_tokens: int = 0  # asked for

@@ -9,6 +9,8 @@ import math
 import os
 from typing import Any
 
+import msgspec
+
 from .checks import RequestChecks, check_type
 from .fields import check_fields
 from .kv_cache import WHOLE_TYPES
@@ -47,7 +49,10 @@ def check_sampling(sampling: Any, model: Model) -> None:
 
 def check_options(options: EngineOptions) -> None:
     """Raise InvalidRequest for options that llama.cpp would end the process over, or misread."""
-    check_fields(options)
+    try:
+        check_fields(options, msgspec.to_builtins(options, enc_hook=os.fspath))
+    except TypeError as error:
+        raise InvalidRequest("options", str(error)) from None
     processors = os.cpu_count() or 1
     most = min(max(_THREADS_EACH * processors, _FEW_THREADS), MOST_THREADS)
     for name in _THREADS:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .generation import Branch
 
 BranchVerb = Literal[
-    "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "append", "set_sampling", "set_stop",
-    "change", "set_prompt",
+    "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "append", "change", "set_prompt",
 ]  # fmt: skip
 State = Literal["writing", "paused", "ended"]
 Kind = Literal["branches", "count", "seed", "text", "flag", "ids", "sampling", "stop", "priority"]
@@ -105,7 +104,6 @@ _BEGIN = (
     Argument("begin", ("ids",), "tokens to begin with", ()),
     Argument("without", ("ids",), "tokens that may not follow those", ()),
 )
-_NEEDED = (replace(_SAMPLING, default=REQUIRED), replace(_STOP, default=REQUIRED))
 _VERBS = (
     Verb("stop", "End it here and keep its text.", states=_LIVE, ends=FinishReason.STOPPED, interrupts=True),
     Verb("kill", "End it, or one that has ended, and free its memory; the text can still be read.",
@@ -124,9 +122,8 @@ _VERBS = (
          (Argument("text", ("text",), "the text", REQUIRED),
           Argument("go_on", ("flag",), "let one that has ended write on, as much as after extend", False)),
          revives=True),
-    Verb("set_sampling", "Choose the next tokens differently.", _NEEDED[:1], http=False),
-    Verb("set_stop", "End by other rules.", _NEEDED[1:], http=False),
-    Verb("change", "Both of these at once, or neither where one is refused.", _NEEDED, http=False),
+    Verb("change", "Choose the next tokens differently, or end by other rules; neither where one is refused.",
+         (_SAMPLING, _STOP), http=False),
     Verb("set_prompt", "Continue its text after another prompt.",
          (Argument("prompt", ("ids",), "tokens that end as the request's do; none for those", REQUIRED),),
          http=False),

@@ -11,7 +11,6 @@ from srbwriter.models.files import (
     DownloadError,
     Header,
     ModelsError,
-    file_quantisation,
     is_model,
     parts_of,
     quantisation,
@@ -27,12 +26,11 @@ from srbwriter.models.recommended import (
     recommend,
 )
 from srbwriter.models.speed import LEAST_WORDS, Machine, Pace, Speed
-from srbwriter.models.transfer import Transfer, TransferMeter
 
 __all__ = [
     "LEAST_WORDS", "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
-    "Pace", "RecommendedModel", "RecommendedModels", "Run", "Speed", "Suitability", "Transfer",
-    "TransferMeter", "Wanted", "file_quantisation", "find", "free_memory", "is_model", "local_models",
+    "Pace", "RecommendedModel", "RecommendedModels", "Run", "Speed", "Suitability",
+    "Wanted", "find", "free_memory", "is_model", "local_models",
     "look_at", "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header",
     "read_recommended", "recommend", "size_words", "url_file",
 ]  # fmt: skip

@@ -54,9 +54,6 @@ _QUANTISATION = re.compile(
 )
 """The types that ``llama-quantize`` and the converters write into file names, and Unsloth's ``UD-``."""
 
-_FILE_TYPE = re.compile(r"\b(F32|B?F16|I?Q\d\w*|TQ\d_\d|MXFP4|NVFP4)(?: - ([SML])(?:mall|edium|arge))?\b")
-"""As llama.cpp writes it out (``llama_ftype_name``): ``Q4_K - Medium``."""
-
 _NO_WRITER = re.compile(r"(?:^|[-_.])(?:mmproj|imatrix)(?:[-_.]|$)", re.IGNORECASE)
 """Files beside a model that write nothing: projectors of images, and measurements for quantising."""
 
@@ -88,12 +85,6 @@ def quantisation(name: str) -> str:
     """Return the quantisation a file name speaks of, in capitals; empty if it speaks of none."""
     found = _QUANTISATION.findall(parts_of(PurePath(name).name).stem)
     return found[-1].upper() if found else ""
-
-
-def file_quantisation(description: str) -> str:
-    """Return the quantisation in llama.cpp's description of a model, spelt as file names spell it."""
-    found = _FILE_TYPE.search(description)
-    return "_".join(filter(None, found.groups())) if found else ""
 
 
 def is_model(name: str) -> bool:

@@ -274,10 +274,6 @@ class Answer:
         """Return frames for a branch's end."""
         return ""
 
-    def waiting(self, place: int) -> bytes:
-        """Return frames for a request that waits behind ``place`` others."""
-        return f": waiting, {place} before this one\n\n".encode() if self.ping else b""
-
     def end(self) -> bytes:
         """Return frames after the last event."""
         return b""

@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,7 +26,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,10 +40,9 @@ from .dialects import exllama, kobold, llamacpp, ollama, openai, srb, webui
 from .errors import ApiError
 from .http import Dialect, Row, answering, json_response
 from .lines import LineServer
-from .prompts import read_template
 from .registry import new_id
-from .run import Loader, Services
-from .settings import ServerSettings, check_files
+from .run import Services
+from .settings import ServerSettings
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("srbwriter.server.access")
@@ -53,6 +53,7 @@ DIALECTS: tuple[Dialect, ...] = (
     llamacpp.DIALECT,
     kobold.DIALECT,
     webui.DIALECT,
+    webui.OLDER,
     exllama.DIALECT,
     ollama.DIALECT,
     page.DIALECT,
@@ -60,31 +61,28 @@ DIALECTS: tuple[Dialect, ...] = (
 """Every dialect. Where several have a row for one path, those before are asked first."""
 
 
-def build_app(
-    loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0
-) -> ASGIApp:
+def build_app(services: Services, lines: Sequence[socket.socket] = (), most_lines: int = 0) -> ASGIApp:
     """Return the ASGI application of one server, for one event loop.
 
     The line protocol is spoken on the listening sockets of ``lines``, to ``most_lines`` clients at once.
     Sockets may be appended until the application starts.
     """
-    check_files(settings)
-    services = Services(loader, settings)
-    services.chat_template = read_template(settings)
+    settings = services.settings
     services.openapi = describe(DIALECTS)
-    groups = {
-        where: rows
-        for where, group in rows_by_path(DIALECTS).items()
-        if (rows := [one for one in group if not (one[1].gives_way and settings.static_path)])
-    }
-    routes = [
-        Route(path, answering(group, services), methods=[method]) for (method, path), group in groups.items()
-    ]
-    public = {path for (_, path), group in groups.items() if all(row.public for _, row in group)}
-    guarded = [one.path_regex for one in routes if one.path not in public]
-    files = (
-        [Mount("/", StaticFiles(directory=settings.static_path, html=True))] if settings.static_path else []
-    )
+    routes: list[Route | WebSocketRoute | Mount] = []
+    guarded: list[re.Pattern[str]] = []
+    for (method, path), group in rows_by_path(DIALECTS).items():
+        rows = [(one, row) for one, row in group if not (row.gives_way and settings.static_path)]
+        if rows:
+            route = Route(path, answering(rows, services), methods=[method])
+            routes.append(route)
+            guarded += [] if all(row.public for _, row in rows) else [route.path_regex]
+    for path, answer in webui.SOCKETS.items():
+        route = WebSocketRoute(path, partial(answer, services=services))
+        routes.append(route)
+        guarded.append(route.path_regex)
+    if settings.static_path:
+        routes.append(Mount("/", StaticFiles(directory=settings.static_path, html=True)))
     line_server = LineServer(services, lines, most_lines)
 
     @asynccontextmanager
@@ -92,21 +90,14 @@ def build_app(
         services.notifier.attach(asyncio.get_running_loop())
         async with line_server.open():
             yield
-        for record in services.registry.live():
-            record.cancel()
 
-    app = Starlette(
-        routes=[*routes, *files], lifespan=lifespan, exception_handlers={HTTPException: _not_here}
-    )
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_here})
     return Gate(app, settings, lambda path: not any(one.match(path) for one in guarded))
 
 
-Group = list[tuple[Dialect, Row]]
-
-
-def rows_by_path(dialects: Sequence[Dialect]) -> Mapping[tuple[str, str], Group]:
+def rows_by_path(dialects: Sequence[Dialect]) -> Mapping[tuple[str, str], list[tuple[Dialect, Row]]]:
     """Return the rows of each method and path, that which answers what no other claims last."""
-    groups: dict[tuple[str, str], Group] = {}
+    groups: dict[tuple[str, str], list[tuple[Dialect, Row]]] = {}
     for dialect in dialects:
         for row in dialect.rows:
             for path in row.paths:
@@ -146,22 +137,7 @@ PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"*, Authorization, Content-Type, X-Api-Key"),
 ]
-
-
-def _not_from(origin: str) -> str:
-    pages = "pages opened from files (their origin is null)" if origin == "null" else f"pages from {origin}"
-    return (
-        f"{pages} may not use this server; start it with --cors-origins {origin}, "
-        "or with --api-key and let the page send that"
-    )
-
-
-# A proxy before this server may have taken the other one for the body's end, and a request hide behind it.
-_TWO_LENGTHS = ApiError(
-    400,
-    "a body has either a Content-Length or a Transfer-Encoding, not both",
-    headers={"Connection": "close"},
-)
+_EXPOSED = (b"access-control-expose-headers", b"X-Request-Id, X-Note, Retry-After")
 
 
 class Gate:
@@ -170,18 +146,17 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: ServerSettings, is_public: Callable[[str], bool]) -> None:
         self._app, self._settings, self._is_public = app, settings, is_public
         self._guard = Guard(settings)
-        # A client of TCP has no address any more where it reset the connection before it was looked at.
-        self._nameless = "unknown" if settings.unix_socket is None else "unix"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["path"].startswith("/api/"):  # some of its clients end paths with a slash
-            scope = {**scope, "path": scope["path"].rstrip("/")}
-        started = time.monotonic()
-        scope["srbwriter.id"] = new_id()
-        status = 0
+        path: str = scope["path"]
+        if path.startswith("/api/"):  # some of its clients end paths with a slash
+            scope = {**scope, "path": (path := path.rstrip("/"))}
+        is_socket, started, status = scope["type"] == "websocket", time.monotonic(), 0
+        # A WebSocket is as a POST, or a page of another origin could open one.
+        scope = {**scope, "srbwriter.id": new_id(), "method": "POST" if is_socket else scope["method"]}
         added = self._added(scope)
 
         async def send_on(message: Message) -> None:
@@ -189,38 +164,46 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message = {**message, "headers": [*message["headers"], *added]}
-            await send(message)
+            async with asyncio.timeout(self._settings.timeout):  # else the client has stopped reading
+                await send(message)
 
         try:
             refusal = self._refusal(scope)
-            if scope["method"] == "OPTIONS" and refusal is not _TWO_LENGTHS:
+            if is_socket and refusal is not None:
+                status, _ = 403, await receive()
+                await send({"type": "websocket.close", "code": 1008, "reason": refusal.message[:100]})
+            elif refusal is not None and not (scope["method"] == "OPTIONS" and refusal.status != 400):
+                answer = json_response(_dialect_of(path).errors(refusal), refusal.status, refusal.headers)
+                await answer(scope, receive, send_on)
+            elif scope["method"] == "OPTIONS":
                 await send_on({"type": "http.response.start", "status": 200, "headers": PREFLIGHT})
                 await send_on({"type": "http.response.body", "body": b""})
-            elif refusal is not None:
-                body = _dialect_of(scope["path"]).errors(refusal)
-                answer = json_response(body, refusal.status, refusal.headers)
-                await answer(scope, receive, send_on)
             else:
                 await self._app(scope, receive, send_on)
+        except TimeoutError:
+            log.info("a client that stopped reading is dropped")
         finally:
-            self._log(scope, status, time.monotonic() - started)
+            self._log(scope, 101 if is_socket and not status else status, time.monotonic() - started)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
+        """Return why a request is refused, or None. Sets its client."""
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
-            return _TWO_LENGTHS
-        host = headers.get("host")
+            # A proxy may have taken the other one for the body's end, and a request hide behind it.
+            words = "a body has either a Content-Length or a Transfer-Encoding, not both"
+            return ApiError(400, words, headers={"Connection": "close"})
+        host, origin = headers.get("host"), headers.get("origin")
         if not self._guard.host_allowed(host):
             return ApiError(403, "invalid Host header: this server answers to localhost only")
-        origin = headers.get("origin")
-        if (
-            origin
-            and scope["method"] not in ("GET", "HEAD", "OPTIONS")
-            and origin.split("://", 1)[-1] != host
-            and not self._guard.origin_allowed(origin)
-        ):
-            return ApiError(403, _not_from(origin))
-        peer = scope["client"][0] if scope.get("client") else self._nameless
+        reads_only = scope["method"] in ("GET", "HEAD", "OPTIONS")
+        own = not origin or reads_only or origin.split("://", 1)[-1] == host
+        if not own and not self._guard.origin_allowed(origin or ""):
+            pages = f"pages from {origin}"
+            if origin == "null":
+                pages = "pages opened from files (their origin is null)"
+            cure = f"start it with --cors-origins {origin}, or with --api-key and let the page send that"
+            return ApiError(403, f"{pages} may not use this server; {cure}")
+        peer = scope["client"][0] if scope.get("client") else "unknown"  # over a socket file, or gone already
         client = self._guard.client(headers.get("authorization"), headers.get("x-api-key"), peer)
         scope["srbwriter.client"] = client or Client(peer, False, peer)
         if client is not None or self._is_public(scope["path"]):
@@ -233,16 +216,13 @@ class Gate:
         if origin is not None:
             added.append((b"vary", b"Origin"))
             if self._guard.origin_allowed(origin):
-                added.append((b"access-control-allow-origin", origin.encode("latin-1")))
-                added.append(
-                    (b"access-control-expose-headers", b"X-Request-Id, X-Queue, X-Note, Retry-After")
-                )
+                added += [(b"access-control-allow-origin", origin.encode("latin-1")), _EXPOSED]
         return added
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        id, method, path = scope["srbwriter.id"], scope["method"], scope["path"]
         if not self._settings.access_log:
             return
-        id, method, path = scope["srbwriter.id"], scope["method"], scope["path"]
         if self._settings.log_format == "json":
             time = datetime.now(UTC).isoformat(timespec="milliseconds")
             line = {"time": time, "id": id, "method": method, "path": path, "status": status}
@@ -270,22 +250,17 @@ _TYPES: dict[str, dict[str, Any]] = {
     },
     "messages": {"type": "array", "items": {"type": "object", "required": ["role", "content"]}},
     "any": {},
-}  # fmt: skip
+}
 
 
 def _field(row: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {**_TYPES.get(row.name, _TYPES.get(row.kind, {"type": "string"}))}
-    schema |= {"description": row.help, "x-record": row.record}
-    if row.step is not None:
-        schema["x-step"] = row.step
-    if isinstance(row.default, bool | int | float | str):
-        schema["default"] = row.default
-    if row.choices:
-        schema["enum"] = list(row.choices)
-    if row.kind in ("int", "float"):
-        bounds = {"minimum": row.minimum, "maximum": row.maximum}
-        schema |= {name: bound for name, bound in bounds.items() if bound is not None}
-    return schema
+    kind = _TYPES.get(row.name, _TYPES.get(row.kind, {"type": "string"}))
+    known = {
+        "x-step": row.step, "default": row.default, "enum": list(row.choices), "minimum": row.minimum,
+        "maximum": row.maximum,
+    }  # fmt: skip
+    known = {name: value for name, value in known.items() if value not in (None, [], ())}
+    return {**kind, "description": row.help, "x-record": row.record, **known}
 
 
 _FIELDS = {row.name: _field(row) for row in PARAMETERS if row.name not in OF_DIALECTS}
@@ -297,14 +272,14 @@ def _schema(names: str) -> dict[str, Any]:
     required: list[str] = []
     for word in names.split():
         name, _, kind = word.partition(":")
-        if name == "+":
-            fields |= _FIELDS
-            continue
         if name.endswith("!"):
             name = name[:-1]
             required.append(name)
-        kind = kind or ("prompt" if name == "prompt" else "messages" if name == "messages" else "string")
-        fields[name] = _TYPES.get(kind, {"type": kind})
+        if name == "+":
+            fields |= _FIELDS
+        else:
+            kind = kind or (name if name in ("prompt", "messages") else "string")
+            fields[name] = _TYPES.get(kind, {"type": kind})
     return {"type": "object", **({"required": required} if required else {}), "properties": fields}
 
 
@@ -316,19 +291,17 @@ def describe(dialects: Sequence[Dialect]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for (method, path), group in rows_by_path(dialects).items():
         dialect, row = group[-1]
-        in_path: list[dict[str, Any]] = [
+        parameters: list[dict[str, Any]] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
             for name in _PARAMETER.findall(path)
         ]
-        in_query = [
-            {"name": name, "in": "query", "schema": schema}
-            for name, schema in _schema(row.query)["properties"].items()
-        ]
+        for name, schema in _schema(row.query)["properties"].items():
+            parameters.append({"name": name, "in": "query", "schema": schema})
         operation: dict[str, Any] = {
             "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path)}",
             "summary": "; ".join(one.summary for _, one in reversed(group)),
             "tags": [dialect.title],
-            "parameters": in_path + in_query,
+            "parameters": parameters,
             "responses": {"default": {"description": "the answer"}},
         }
         if row.body:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from .settings import LOOPBACK_NAMES, ServerError, ServerSettings, is_loopback, line_places
+from .settings import LOOPBACK_NAMES, ServerError, ServerSettings, is_loopback, is_socket_file, line_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,8 @@ def check_exposure(settings: ServerSettings) -> None:
         raise ServerError("a key is empty, so that anybody would have it; see --api-key and its variable")
     if keys or settings.insecure:
         return
-    hosts = () if settings.unix_socket else settings.host
-    for host in (*hosts, *(host for host, _ in line_places(settings))):
-        if not is_loopback(host):
+    for host in (*settings.host, *(host for host, _ in line_places(settings))):
+        if not is_socket_file(host) and not is_loopback(host):
             raise ServerError(
                 f"{host} can be reached from other machines: give --api-key KEY, "
                 "or --insecure to serve everybody"
@@ -74,7 +73,8 @@ class Guard:
         self._keys = server_keys(settings)
         origins = (origin.strip() for text in settings.cors_origins for origin in text.split(","))
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins if origin)
-        self._local = settings.unix_socket is None and all(map(is_loopback, settings.host))
+        hosts = [host for host in settings.host if not is_socket_file(host)]
+        self._local = bool(hosts) and all(map(is_loopback, hosts))
         self._hosts = LOOPBACK_NAMES | {host.strip("[]").lower() for host in settings.host}
 
     def host_allowed(self, host: str | None) -> bool:
@@ -129,20 +129,17 @@ def session_file(settings: ServerSettings, client: Client, name: str, *, write: 
     """Return the file of a saved slot that ``client`` means by a bare name. Raises OSError for a link.
 
     Where there are several keys, each has a folder of its own, so that no key reads or overwrites the files
-    of another; it is made where the client is about to ``write``. An admin's key also reads what was saved
-    before there were several keys.
+    of another; it is made where the client is about to ``write``.
     """
     folder = settings.slot_save_path
     assert folder is not None
-    file = folder / name
     if len({key.name for key in server_keys(settings)}) > 1:
         # The name is there for people. The hash tells apart what a file system does not: anna, Anna, an/na.
         readable = re.sub(r"[^A-Za-z0-9_-]", "_", client.name)[:40]
-        own = folder / f"{readable}-{hashlib.sha256(client.name.encode()).hexdigest()[:32]}"
+        folder /= f"{readable}-{hashlib.sha256(client.name.encode()).hexdigest()[:32]}"
         if write:
-            own.mkdir(mode=0o700, exist_ok=True)
-        if write or not client.admin or (own / name).exists():
-            file = own / name
+            folder.mkdir(mode=0o700, exist_ok=True)
+    file = folder / name
     if file.is_symlink():
         raise OSError(errno.ELOOP, "it is a link to another file")
     return file

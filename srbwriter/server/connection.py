@@ -8,7 +8,6 @@ of the connection, though that client may still read.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import resource
 import socket
@@ -29,62 +28,8 @@ _LEAST = 8
 _LOOK = 0.25  # seconds between looks whether the client of a half-closed connection is there
 
 
-class Table:
-    """The connections of a server, ``most`` at once.
-
-    Beyond that the oldest without a whole head is closed for each new one; where all have one, it waits.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._open: dict[int, socket.socket] = {}  # by descriptor; those that were closed until the next look
-        self._headless: dict[int, None] = {}  # descriptors, that which waits longest first
-
-    def room(self) -> bool:
-        """Whether another may be accepted now. Makes room for the next look where it can."""
-        if len(self._open) < self.most:
-            return True
-        self._open = {number: one for number, one in self._open.items() if one.fileno() == number}
-        if len(self._open) < self.most:
-            return True
-        while self._headless:
-            oldest = next(iter(self._headless))
-            del self._headless[oldest]
-            if oldest in self._open:
-                # the loop sees its end and closes it; closing it here would pull it away under the loop
-                with contextlib.suppress(OSError):
-                    self._open[oldest].shutdown(socket.SHUT_RDWR)
-                return False
-        return len(self._open) < self.most + _RESERVE // 2  # all are being answered
-
-    def came(self, one: socket.socket) -> None:
-        self._open[one.fileno()] = one
-        self.waits(one.fileno(), True)
-
-    def waits(self, descriptor: int, waiting: bool) -> None:
-        """Whether a connection waits for the head of a request; those that begin to are the youngest."""
-        self._headless.pop(descriptor, None)
-        if waiting:
-            self._headless[descriptor] = None
-
-
-class Listener(socket.socket):
-    """A listening socket that asks its table before it accepts."""
-
-    table: Table | None = None
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        if self.table is None:
-            return super().accept()
-        if not self.table.room():
-            raise BlockingIOError  # asyncio looks again once it has closed what was ended
-        connection, address = super().accept()
-        self.table.came(connection)
-        return connection, address
-
-
 def most_connections() -> int:
-    """How many connections the process may have, by what it may open and has open now."""
+    """Return how many connections the process may have, by what it may open and has open now."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return 65_536
@@ -127,13 +72,12 @@ class _ServerSide(h11.Connection):
 
 
 class _Connection(H11Protocol):
-    """A connection of a server whose heads have so many seconds to come, on the account of its table."""
+    """One of ``most`` connections of a server, whose heads have so many ``seconds`` to come."""
 
-    _seconds: float
-    _table: Table
+    seconds: float
+    most: int
     _deadline: asyncio.TimerHandle | None = None
     _begun = False  # whether anything of the head has come
-    _descriptor = -1
     _half_closed = False  # whether the client will send nothing more
     _next_look: asyncio.TimerHandle | None = None
 
@@ -143,9 +87,10 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        opened = transport.get_extra_info("socket")
-        self._descriptor = -1 if opened is None else opened.fileno()
-        self._await_head()
+        if len(self.connections) > self.most:  # those that are silent leave at their deadline
+            transport.close()
+        else:
+            self._await_head()
 
     def data_received(self, data: bytes) -> None:
         self._begun = True
@@ -165,12 +110,8 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.transport.is_closing():
-            return
-        if self._half_closed and not self._answering():
+        if self._half_closed and not self._answering() and not self.transport.is_closing():
             self.transport.close()
-        elif self._deadline is None:
-            self._table.waits(self._descriptor, True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
@@ -200,11 +141,10 @@ class _Connection(H11Protocol):
             self._next_look = self.loop.call_later(_LOOK, self._look, looks + 1)
 
     def _await_head(self) -> None:
-        self._deadline = self.loop.call_later(self._seconds, self._give_up)
+        self._deadline = self.loop.call_later(self.seconds, self._give_up)
 
     def _head_came(self) -> None:
         self._begun = False
-        self._table.waits(self._descriptor, False)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -216,6 +156,6 @@ class _Connection(H11Protocol):
         self.transport.close()
 
 
-def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
-    """Return the class of a server's connections; a head may take ``seconds`` to come."""
-    return type("Connection", (_Connection,), {"_seconds": seconds, "_table": table})
+def protocol(seconds: float, most: int) -> type[asyncio.Protocol]:
+    """Return the class of a server's connections, ``most`` at once; a head may take ``seconds`` to come."""
+    return type("Connection", (_Connection,), {"seconds": seconds, "most": most})

@@ -8,17 +8,16 @@ open without a key are all made from these.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
@@ -29,7 +28,7 @@ from srbwriter.engine.types import Failed, Request
 from .answer import JSON, Answer, encode
 from .auth import Client
 from .body import SPELLINGS, Body
-from .errors import ApiError, as_api_error, llamacpp_error, respell_field
+from .errors import ApiError, as_api_error, bad, llamacpp_error, respell_field
 from .registry import Record
 from .run import LARGE, Follower, Services, on_thread
 
@@ -40,45 +39,24 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(encode(value), status, dict(headers or {}), JSON)
 
 
-# ---- bodies
-
-
 def parse_json(raw: bytes) -> Any:
     """Parse a body, up to the depth and size that are allowed. Raises ApiError (400)."""
     containers = raw.count(b"[") + raw.count(b"{")
-    if containers > CONTAINERS:
-        raise ApiError(400, f"the body has more than {CONTAINERS} lists and objects")
-    if raw.count(b",") > NUMBERS:
-        raise ApiError(400, f"the body has more than {NUMBERS} numbers")
+    if containers > CONTAINERS or raw.count(b",") > NUMBERS:
+        raise ApiError(400, f"the body has more than {CONTAINERS} lists and objects or {NUMBERS} numbers")
     try:
         try:
             value = msgspec.json.decode(raw)
-        except (
-            msgspec.MsgspecError,
-            UnicodeDecodeError,
-        ):  # or with half a surrogate pair, which JSON can write
-            value = _mended(json.loads(raw.decode(), parse_constant=_refuse))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes U+FFFD.
+            text = json.dumps(json.loads(raw), ensure_ascii=False, allow_nan=False)
+            value = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply") from None
     except ValueError as error:
         raise ApiError(400, f"the body is not valid JSON: {error}") from None
     if containers > DEPTH and too_deep(value):
         raise ApiError(400, f"the body is nested too deeply: more than {DEPTH} lists and objects")
-    return value
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _mended(value: Any) -> Any:
-    """Replace half surrogate pairs, which UTF-8 cannot write, by U+FFFD."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_mended(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in cast("dict[Any, Any]", value).items()}
     return value
 
 
@@ -95,7 +73,6 @@ class Call:
         self.client: Client = request.scope["srbwriter.client"]
         self.body = Body({})
         self.large = False  # whether its body is: it is read on a thread then
-        self._gone: asyncio.Task[None] | None = None  # ends when the client disconnects
 
     @property
     def engine(self) -> Backend:
@@ -123,12 +100,15 @@ class Call:
         limit, size = self.settings.max_body, 0
         chunks: list[bytes] = []
         closing = {"Connection": "close"}
+        too_large = ApiError(413, f"the body is larger than {limit} bytes", headers=closing)
+        if int(self.request.headers.get("content-length", 0)) > limit:  # before any of it comes, or does not
+            raise too_large
         try:
             async with asyncio.timeout(min(self.settings.timeout, self.settings.body_seconds)):
                 async for chunk in self.request.stream():
                     size += len(chunk)
                     if size > limit:
-                        raise ApiError(413, f"the body is larger than {limit} bytes", headers=closing)
+                        raise too_large
                     chunks.append(chunk)
         except TimeoutError:
             raise ApiError(408, "the body did not arrive in time", headers=closing) from None
@@ -155,6 +135,9 @@ class Call:
 
         Under an ``id`` of their own they outlive the connection.
         """
+        if self.body.integer("best_of", requests[0].n) != requests[0].n:
+            words = f"it can only be n, which is {requests[0].n}: ask for n, and choose among them"
+            raise bad("best_of", words)
         return await self.services.submit(
             requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy,
             large=self.large,
@@ -199,34 +182,25 @@ class Call:
 
     async def until_gone(self, work: Awaitable[T]) -> T:
         """Return the result of ``work``. Raises ClientDisconnect when the client leaves first."""
-        if self._gone is None:
-            self._gone = asyncio.create_task(_disconnect(self.request.receive))
+        gone = asyncio.ensure_future(_until_disconnect(self.request.receive))
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise ClientDisconnect
             return task.result()
         finally:
+            gone.cancel()
             if not task.done():
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+                await asyncio.gather(task, return_exceptions=True)
 
     async def whole(self, record: Record, make: Callable[[], Any]) -> Response:
         """Wait until all is written, then answer with the value of ``make`` as JSON."""
-        try:
-            await self.until_gone(self.services.finish(record))
-        finally:
-            self.close()
+        await self.until_gone(self.services.finish(record))
         if (error := record.error) is not None:
             raise as_api_error(error)
-        headers = {"X-Queue": str(self.services.registry.place(record))}
-
-        def encoded() -> Response:
-            return WholeResponse(encode(make()), 200, headers, JSON)
-
-        return await self.work(encoded, thread=record.size > LARGE)
+        return await self.work(lambda: json_response(make()), thread=record.size > LARGE)
 
     async def stream(self, record: Record, answer: Answer, *, after: int = 0, own: bool = True) -> Response:
         """Answer with the frames of a record, without those of its first ``after`` events.
@@ -235,46 +209,40 @@ class Call:
         connection, unless ``own`` is false because the client only watches it.
         """
 
-        def close() -> None:
+        frames = self.frames(record, answer, after)
+
+        async def all_frames() -> AsyncGenerator[bytes]:
+            yield first
+            async for frame in frames:
+                yield frame
+
+        async def close() -> None:
             if own:
                 record.cancel()
-            self.close()
+            await frames.aclose()
 
-        out = self.frames(record, answer, after)
         try:
-            first = await self.until_gone(anext(out, b""))
+            first = await self.until_gone(anext(frames, b""))
         except BaseException:
-            close()
+            await close()
             raise
-        assert self._gone is not None
-        headers = {
-            "cache-control": "no-cache", "x-accel-buffering": "no",
-            "X-Queue": str(self.services.registry.place(record)), **answer.headers,
-        }  # fmt: skip
-        return StreamResponse(first, out, headers, self._gone, self.settings.timeout, close)
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **answer.headers}
+        response = _Stream(all_frames(), 200, headers)
+        response.close = close
+        return response
 
     async def frames(self, record: Record, answer: Answer, after: int = 0) -> AsyncGenerator[bytes]:
         """Yield the frames of a record, without those of its first ``after`` events.
 
-        An error before the first frame is raised, a later one is a frame. A request in the queue reports its
-        place after a second, and whenever the place changes.
+        An error before the first frame is raised, a later one is a frame.
         """
-        begun, quiet, reported = False, 0.0, -1
-        ping_seconds = self.settings.ping_seconds
-        look = min(1.0, ping_seconds)
+        begun = False
         with Follower(self.services.notifier, record.generations, after) as follower:
-            async for news in follower.batches(look):
+            async for news in follower.batches(self.settings.ping_seconds):
                 failed = any(isinstance(event, Failed) for _, event in news)
                 if failed and not begun:
                     break
-                if news:
-                    quiet, out = 0.0, answer.frames(news)
-                elif record.waiting and (now := self.services.registry.place(record)) != reported:
-                    reported, out = now, answer.waiting(now)
-                else:
-                    quiet += look
-                    silent = quiet >= ping_seconds
-                    quiet, out = (0.0, answer.ping) if silent else (quiet, b"")
+                out = answer.frames(news) if news else answer.ping
                 if out:
                     begun = True
                     yield out
@@ -287,69 +255,22 @@ class Call:
         else:
             raise as_api_error(error)
 
-    def close(self) -> None:
-        """Stop watching the connection."""
-        if self._gone is not None:
-            self._gone.cancel()
 
-
-async def _disconnect(receive: Receive) -> None:
+async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-_PIECE = 256 * 1024  # bytes: the loop copies each piece, and waits for slow readers between two
+class _Stream(StreamingResponse):
+    """Stop when the client disconnects, and ``close`` at the end."""
 
-
-class WholeResponse(Response):
-    """A response whose body may be large; it is sent in pieces."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await self.send_body(send, bytes(self.body))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    @staticmethod
-    async def send_body(send: Send, body: bytes) -> None:
-        for start in range(0, len(body), _PIECE):
-            part = body[start : start + _PIECE]
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-
-
-class StreamResponse(WholeResponse):
-    """Send frames as they come; stop at once when the client disconnects or stops reading."""
-
-    def __init__(
-        self, first: bytes, frames: AsyncGenerator[bytes], headers: Mapping[str, str],
-        gone: asyncio.Task[None], timeout: float, close: Callable[[], None],
-    ) -> None:  # fmt: skip
-        super().__init__(None, 200, headers)
-        del self.headers["content-length"]
-        self._first, self._frames, self._gone = first, frames, gone
-        self._timeout, self._close = timeout, close
+    close: Callable[[], Awaitable[None]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = asyncio.create_task(self._write(send))
         try:
-            await asyncio.wait({writer, self._gone}, return_when=asyncio.FIRST_COMPLETED)
-            if writer.done():
-                writer.result()
+            await super().__call__(scope, receive, send)
         finally:
-            writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await writer
-            await self._frames.aclose()
-            self._close()
-
-    async def _write(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        frame = self._first
-        with contextlib.suppress(TimeoutError):  # a client that stopped reading is dropped
-            while frame:
-                async with asyncio.timeout(self._timeout):
-                    await self.send_body(send, frame)
-                frame = await anext(self._frames, b"")
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self.close()
 
 
 # ---- dialects and their rows

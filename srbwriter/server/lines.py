@@ -13,15 +13,17 @@ import contextlib
 import json
 import logging
 import re
+import secrets
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.compat import IGNORED
-from srbwriter.engine.parameters import Parameter
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import (
     ONLY_READ,
     EngineError,
@@ -29,6 +31,7 @@ from srbwriter.engine.types import (
     Finished,
     FinishReason,
     Request,
+    Sampling,
     Text,
     TokenRun,
 )
@@ -36,59 +39,147 @@ from srbwriter.version import __version__
 
 from .answer import token_text
 from .auth import Client, Guard
-from .body import Body
-from .conversation import BY_SPELLING, ROWS, Knobs, Runs, Talk, row_of
+from .body import OF_DIALECTS, Body, branch_samplings, read_n, read_options, read_sampling, read_stop
 from .errors import ApiError, as_api_error
 from .registry import Record, new_id
 from .run import LARGE, Follower, Loader, Services
 from .settings import ServerSettings, read_text
-from .wire import MOST, Fatal, Gone, Pipe, StandardPipe, escape, kv, message, unescape, unquote
+from .wire import MOST, Fatal, Gone, Pipe, escape, kv, message, open_standard, unescape
 
 log = logging.getLogger(__name__)
 
-HELO = f"HELO proto/1 srbwriter/{__version__}\n".encode()
+# ---- parameters by name
+
+ROWS = tuple(row for row in PARAMETERS if row.name == "parse_special" or row.name not in OF_DIALECTS)
+"""All parameters but those that clients cannot have, or that lines have no words for."""
+
+BY_SPELLING: Mapping[str, Parameter] = {
+    name: row
+    for row in reversed(ROWS)
+    for name in (
+        *(flag.removeprefix("--").replace("-", "_") for flag in row.flags if flag.startswith("--")),
+        *row.aliases,
+        row.name,
+    )
+}
+"""Every spelling: the table's, its aliases, and its flags with low lines, so ``reverse_prompt`` too."""
+
+_NOTHING: Mapping[str, Any] = {"max_tokens": -1, "seed": -1, "int": 0, "float": 0.0}
+
+
+def row_of(name: str) -> Parameter:
+    """Return the parameter of that name in any spelling. Raises ApiError."""
+    if (row := BY_SPELLING.get(name)) is None:
+        raise ApiError(404, f"there is no parameter {name[:80]}; INFO lists them")
+    return row
+
+
+def value_of(row: Parameter, request: Request) -> Any:
+    return getattr(request if row.record == "request" else getattr(request, row.record), row.field)
+
+
+def shown(row: Parameter, request: Request) -> Any:
+    """Return a parameter's value in the form that a client would send."""
+    value = value_of(row, request)
+    return value if value is not None else _NOTHING.get(row.name, _NOTHING.get(row.kind, ""))
 
 
 # ---- a client
 
 
-@dataclass(slots=True, eq=False)
-class ClientCommand:
-    """A command on its way."""
+class Talk(NamedTuple):
+    """A conversation up to one place, as tokens, so that a new turn evaluates only its own."""
 
-    word: bytes
-    rest: bytes = b""
-    stopped: bool = False
+    runs: tuple[TokenRun, ...] = ()
+    tokens: int = 0
+
+    def after(self, text: str) -> tuple[TokenRun, ...]:
+        return (*self.runs, TokenRun(text)) if text else self.runs
+
+
+def _written(branch: Branch, engine: Backend) -> Iterator[TokenRun]:
+    """Yield the text of a branch, by its tokens as far as they spell it."""
+    ids, text = branch.ids, branch.text
+    spelled = b"".join(engine.pieces(ids)).decode("utf-8", "replace")[branch.overlap :]
+    if ids and text.startswith(spelled):  # else a stop text was cut off inside a token
+        yield TokenRun(spelled, ids, engine.info.vocab, branch.overlap)
+        text = text[len(spelled) :]
+    if text:
+        yield TokenRun(text)
+
+
+_AHEAD = 32  # commands of a mebibyte each, at most
+_MOST_TURNS = 1000
 
 
 class Peer:
-    """A client and its conversation. ``patient``: what was asked is answered though no more will come.
+    """A client: its settings, its conversation, and how much of what it asked has been answered.
 
     Input is read while a turn is written, so that STOP and a disconnect take effect at once. Turns are read
     from the engine's buffers: a slow client delays no other, and gets everything new in its next line.
+    ``patient``: what was asked is answered though no more will come.
     """
 
-    def __init__(self, services: Services, pipe: Pipe, client: Client, talk: Talk, patient: bool) -> None:
+    asked: int = 0  # lines
+    answered: int = 0
+    stopped: int = 0  # those up to it are to be stopped
+
+    def __init__(self, services: Services, pipe: Pipe, client: Client, start: Talk, patient: bool) -> None:
         self.services, self.pipe, self.client, self.patient = services, pipe, client, patient
-        self.waiting = asyncio.Queue[ClientCommand](_AHEAD)  # more are left unread
-        self.pending: list[ClientCommand] = []  # all that has not been answered
-        self.knobs, self.talk, self._first_talk = Knobs(services), talk, talk
-        self._record: Record | None = None
+        self.values: dict[str, Any] = {}  # over those that the server was started with
+        self.start = start
+        self.turns: list[
+            Sequence[Talk]
+        ] = []  # each with its answers; of those before the last only the picked
+        self.picked = 0
+        self.waiting = asyncio.Queue[bytes | None](_AHEAD)  # more are left unread; None: no more will come
+        self.record: Record | None = None  # of the turn that is written
 
     @property
     def engine(self) -> Backend:
         return self.services.engine
 
-    async def put(self, command: ClientCommand) -> None:
-        self.pending.append(command)
-        await self.waiting.put(command)
+    @property
+    def talk(self) -> Talk:
+        return self.turns[-1][self.picked] if self.turns else self.start
 
-    async def take(self) -> ClientCommand:
-        """Return the next command. Raises Gone at the end."""
-        command = await self.waiting.get()
-        if command.word == b"QUIT":
-            raise Gone
-        return command
+    # ---- settings
+
+    def request(self, values: Mapping[str, Any] | None = None) -> Request:
+        """Return what a turn is asked with, but for its prompt. Raises ApiError."""
+        body, services = Body(self.values if values is None else values), self.services
+        settings, most = services.settings, services.max_n
+        return Request(
+            "",
+            n=read_n(body, min(settings.line_n, most), most),
+            sampling=read_sampling(body, settings.sampling, services.engine),
+            stop=read_stop(body, settings.line_stop),
+            add_bos=body.flag("add_bos", True),
+            parse_special=body.flag("parse_special"),
+            **read_options(body, services),
+        )
+
+    def change(self, name: str, text: str) -> Parameter:
+        """Set a value from text; lists and objects are JSON. Raises ApiError: nothing has changed."""
+        row = row_of(name)
+        if not text.strip() and row.kind in ("int", "float"):
+            raise ApiError(400, f"{name}: expected a number")
+        value: Any = text
+        if row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{"):
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise ApiError(400, f"{name}: this is not valid JSON: {error}") from None
+        values = {**self.values, row.name: value}
+        row.check(value_of(row, self.request(values)))
+        self.values = values
+        return row
+
+    # ---- what is asked
+
+    async def put(self, line: bytes | None) -> None:
+        self.asked += 1
+        await self.waiting.put(line)
 
     async def line(self) -> bytes | None:
         """Return the next line. Raises Fatal for a client that is silent while nothing is done for it."""
@@ -97,7 +188,7 @@ class Peer:
                 async with asyncio.timeout(None if self.patient else self.services.settings.timeout):
                     return await self.pipe.line()
             except TimeoutError:
-                if not self.pending and self._record is None:
+                if self.asked == self.answered:
                     raise Fatal("nothing was said for too long") from None
 
     async def both(self, reading: Awaitable[None], working: Awaitable[None]) -> None:
@@ -111,7 +202,7 @@ class Peer:
             if reader.done():
                 reader.result()
                 if self.patient:
-                    await self.put(ClientCommand(b"QUIT"))
+                    await self.put(None)
             if worker.done() or self.patient:
                 await worker
         finally:
@@ -119,43 +210,53 @@ class Peer:
                 task.cancel()
             await asyncio.gather(reader, worker, return_exceptions=True)
 
-    def stop(self) -> bool:
-        """End what has been asked up to here. False where nothing is under way."""
-        for command in self.pending:
-            command.stopped = True
-        if self._record is not None:
-            self._record.cancel()
-        return bool(self.pending)
-
-    async def turn(self, text: str, command: ClientCommand) -> AsyncGenerator[tuple[Record, Sequence[Event]]]:
-        """Write a turn; yield its events, and none of them while it waits.
-
-        Cancelled when the caller stops reading. Raises ApiError and EngineError.
-        """
-        request = self.knobs.ask(self.talk.prompt(text))
-        large = sum(len(run.text) for run in request.prompt if isinstance(run, TokenRun)) > LARGE
-        handing = asyncio.ensure_future(self.services.submit([request], self.client, new_id(), large=large))
+    async def begin_turn(self, text: str) -> Record:
+        """Ask the engine for what follows ``text``. Raises ApiError and EngineError."""
+        if len(self.turns) >= _MOST_TURNS:
+            raise ApiError(400, f"a conversation has at most {_MOST_TURNS} turns; RESET begins another")
+        request, runs = self.request(), self.talk.after(text)
+        sampling = cast("Sampling", request.sampling)
+        if sampling.seed is None:  # one is drawn for the turn
+            sampling = replace(sampling, seed=secrets.randbelow(1 << 31))
+        request = replace(request, prompt=runs or "", sampling=branch_samplings(sampling, request.n))
+        large = sum(len(run.text) for run in runs) > LARGE
+        submitting = asyncio.ensure_future(
+            self.services.submit([request], self.client, new_id(), large=large)
+        )
         try:
-            record = await asyncio.shield(handing)
+            return await asyncio.shield(submitting)
         except asyncio.CancelledError:  # it may be on its way to the engine already
-            handing.add_done_callback(lambda done: done.exception() or done.result().cancel())
+            submitting.add_done_callback(lambda done: done.exception() or done.result().cancel())
             raise
-        self._record = record
+
+    async def follow_turn(self, record: Record, text: str) -> AsyncGenerator[Sequence[Event]]:
+        """Yield the events of a turn; add it to the conversation.
+
+        Cancelled when the caller stops reading. Raises ApiError.
+        """
+        self.record = record
         try:
-            if command.stopped:
+            if self.answered < self.stopped:
                 record.cancel()
             with Follower(self.services.notifier, record.generations) as follower:
-                async for news in follower.batches(1.0):
-                    yield record, [event for _, event in news]
+                async for news in follower.batches():
+                    yield [event for _, event in news]
             if (error := record.error) is not None:
                 raise as_api_error(error) from error
-            self.talk.add(text, record.generation, self.engine)
+            before, read = self.talk.after(text), len(record.generation.prompt_ids)
+            answers = [
+                Talk((*before, *_written(branch, self.engine)), read + len(branch.ids))
+                for branch in record.branches
+            ]
+            self.turns[-1:] = [[self.talk]] if self.turns else []
+            self.turns.append(answers)
+            self.picked = 0
         finally:
-            self._record = None
+            self.record = None
             record.cancel()
 
 
-_AHEAD = 32  # commands of a mebibyte each, at most
+# ---- one that speaks the protocol
 
 _REASONS: Mapping[FinishReason, str] = {
     FinishReason.EOG: "eos",
@@ -169,6 +270,7 @@ _REASONS: Mapping[FinishReason, str] = {
 
 _PIECE = 1 << 16  # characters of a line of OUTPUT; escapes make them longer
 _HTTP = re.compile(rb"[A-Za-z]+ \S+ HTTP/\d\.\d")
+_QUOTED = re.compile(rb'"(.*)(?<!\\)((?:\\\\)*)"', re.S)
 
 
 class LineSession(Peer):
@@ -187,34 +289,90 @@ class LineSession(Peer):
         while (line := await self.line()) is not None:
             if first and _HTTP.fullmatch(line):  # a browser may be made to send commands behind it
                 raise Fatal("this is no HTTP server")
-            first = False
-            word, _, rest = line.partition(b" ")
-            word = word.upper()
+            first, word = False, line.partition(b" ")[0].upper()
             if word == b"PING":
                 await self.pipe.write(b"PONG\n")
-            elif line.strip() and not (word == b"STOP" and self.stop()):
-                await self.put(ClientCommand(word, rest))
+            elif word == b"STOP" and self.asked > self.answered:  # ends all that was asked up to here
+                self.stopped = self.asked
+                if self.record is not None:
+                    self.record.cancel()
+            elif line.strip():
+                await self.put(None if word == b"QUIT" else line)
 
     async def _work(self) -> None:
-        with contextlib.suppress(Gone):
-            while True:
-                command = await self.take()
-                try:
-                    if (act := COMMANDS.get(command.word.decode("latin-1"))) is None:
-                        known = ", ".join(sorted(COMMANDS))
-                        raise ApiError(400, f"unknown command; there are {known}, PING and QUIT")
-                    await act(self, command)
-                except (ApiError, EngineError) as error:
-                    problem = as_api_error(error)
-                    await self.pipe.write(message("ERROR", f"{problem.status} {problem.message}"))
-                self.pending.remove(command)
-                await self.tell(("awaiting_prompt", True))
+        while (line := await self.waiting.get()) is not None:
+            word, _, rest = line.partition(b" ")
+            try:
+                await self._act(word.decode("latin-1").upper(), rest)
+            except (ApiError, EngineError) as error:
+                problem = as_api_error(error)
+                await self.pipe.write(message("ERROR", f"{problem.status} {problem.message}"))
+            self.answered += 1
+            await self.tell(("awaiting_prompt", True))
 
-    # ---- what is known
+    async def _act(self, word: str, rest: bytes) -> None:
+        """Carry out one command. Raises ApiError and EngineError: it has changed nothing."""
+        match word:
+            case "PROMPT":
+                await self._prompt(unescape(rest))
+            case "SET":
+                name, found, value = rest.partition(b"=")
+                if not found:
+                    raise ApiError(400, "expected SET name=value")
+                if quoted := _QUOTED.fullmatch(value):
+                    value = quoted[1] + quoted[2]
+                await self._set(unescape(name).strip(), unescape(value))
+            case "N":
+                await self._set("n", unescape(rest))
+            case "GET":
+                name = unescape(rest)
+                known = {**dict(self.card()), "awaiting_prompt": True, "picked": self.picked}
+                told = name in known and name not in BY_SPELLING
+                await self.tell((name, known[name] if told else shown(row_of(name), self.request())))
+            case "INFO":
+                await self.tell(*self.card())
+            case "STOP":  # nothing was being written
+                pass
+            case "RESET":
+                self.turns, self.picked = [], 0
+                await self.tell(self.room())
+            case "UNDO":
+                if not self.turns:
+                    raise ApiError(404, "there is no turn to take back")
+                self.turns.pop()
+                self.picked = 0
+                await self.tell(self.room())
+            case "PICK":
+                number, count = unescape(rest), len(self.turns[-1]) if self.turns else 0
+                if not number.isdecimal() or len(number) > 4:
+                    raise ApiError(400, "expected PICK number")
+                if int(number) >= count:
+                    raise ApiError(404, f"there is no answer {number}: the latest turn has {count}")
+                self.picked = int(number)
+                await self.tell(("picked", self.picked), self.room())
+            case _:
+                known = "GET, INFO, N, PICK, PING, PROMPT, QUIT, RESET, SET, STOP and UNDO"
+                raise ApiError(400, f"unknown command; there are {known}")
+
+    async def _set(self, name: str, value: str) -> None:
+        if name == "debug":
+            self.debug = Body({name: value}).flag(name)
+            await self.tell((name, self.debug))
+        elif name in IGNORED:
+            await self.tell((name, False))
+        else:
+            await self.tell((name, shown(self.change(name, value), self.request())))
+
+    async def tell(self, *known: tuple[str, Any]) -> None:
+        await self.pipe.write(b"".join(kv(*pair) for pair in known))
+
+    def room(self) -> tuple[str, int]:
+        return "remaining_tokens", max(self.engine.n_ctx - self.talk.tokens, 0)
 
     def card(self) -> Iterator[tuple[str, Any]]:
         """Yield all that is known, by the names under which GET answers."""
-        info, stops = self.engine.info, cast("Sequence[str]", self.knobs.get(row_of("stop")))
+        info, request = self.engine.info, self.request()
+        stops = cast("Sequence[str]", shown(row_of("stop"), request))
         yield "model", self.services.model_name
         yield "model_desc", info.description
         yield "n_params", info.n_params
@@ -225,79 +383,32 @@ class LineSession(Peer):
         yield "interactive_mode", True
         yield "reverse_prompt", stops[0] if stops else ""
         yield "debug", self.debug
-        yield from ((row.name, self.knobs.get(row)) for row in ROWS)
+        yield from ((row.name, shown(row, request)) for row in ROWS)
         yield self.room()
 
-    def room(self) -> tuple[str, int]:
-        return "remaining_tokens", max(self.engine.n_ctx - self.talk.used, 0)
-
-    async def tell(self, *known: tuple[str, Any]) -> None:
-        await self.pipe.write(b"".join(kv(*pair) for pair in known))
-
-    async def info(self, command: ClientCommand) -> None:
-        await self.tell(*self.card())
-
-    async def get(self, command: ClientCommand) -> None:
-        name = unescape(command.rest)
-        known = {**dict(self.card()), "awaiting_prompt": True, "picked": self.talk.picked}
-        value = known[name] if name in known and name not in BY_SPELLING else self.knobs.get(row_of(name))
-        await self.tell((name, value))
-
-    async def set(self, command: ClientCommand) -> None:
-        name, found, value = command.rest.partition(b"=")
-        if not found:
-            raise ApiError(400, "expected SET name=value")
-        await self._set(unescape(name).strip(), unquote(value))
-
-    async def number(self, command: ClientCommand) -> None:
-        await self._set("n", unescape(command.rest))
-
-    async def _set(self, name: str, value: str) -> None:
-        if name == "debug":
-            self.debug = Body({name: value}).flag(name)
-            await self.tell((name, self.debug))
-        elif name in IGNORED:
-            await self.tell((name, False))
-        else:
-            await self.tell((name, self.knobs.get(self.knobs.set(name, value))))
-
-    # ---- the conversation
-
-    async def prompt(self, command: ClientCommand) -> None:
-        text = unescape(command.rest)
-        echo = message("PROMPT", text)
-        if len(echo) > MOST:
-            raise ApiError(400, f"a prompt is written in at most {MOST} bytes")
-        self.knobs.ask(self.talk.prompt(text))  # a turn that is refused has no effect
-        await self.pipe.write(echo + kv("awaiting_prompt", False))
-        reported, first = -1, True
-        async with contextlib.aclosing(self.turn(text, command)) as turn:
-            async for record, events in turn:
-                if not events:
-                    place = self.services.registry.place(record)
-                    if record.waiting and place != reported:
-                        reported = place
-                        await self.tell(("queue", place))
-                    continue
-                generation, suffix = record.generation, ".{}" if len(record.branches) > 1 else ""
+    async def _prompt(self, text: str) -> None:
+        record = await self.begin_turn(text)
+        await self.pipe.write(message("PROMPT", text) + kv("awaiting_prompt", False))
+        first, several = True, len(record.branches) > 1
+        async with contextlib.aclosing(self.follow_turn(record, text)) as turn:
+            async for events in turn:
                 out: list[bytes] = []
                 if first:
-                    first, seed = False, generation.branches[0].seed
+                    generation, first = record.generation, False
                     out += [kv("prompt_tokens", len(generation.prompt_ids)),
-                            kv("cached_tokens", generation.cached_tokens), kv("seed", seed)]  # fmt: skip
+                            kv("cached_tokens", generation.cached_tokens),
+                            kv("seed", generation.branches[0].seed)]  # fmt: skip
                 texts: dict[int, list[Text]] = {}
                 for event in events:
                     if isinstance(event, Text):
                         texts.setdefault(event.branch, []).append(event)
                 for branch, pieces in texts.items():
-                    out += self._output(suffix.format(branch), pieces)
+                    out += self._output(f".{branch}" if several else "", pieces)
                 for event in events:
                     if isinstance(event, Finished):
-                        own, reason = suffix.format(event.branch), _REASONS.get(event.reason, "stop")
-                        out += [
-                            kv(f"finish_reason{own}", reason),
-                            kv(f"completion_tokens{own}", event.tokens),
-                        ]
+                        own = f".{event.branch}" if several else ""
+                        out.append(kv(f"finish_reason{own}", _REASONS.get(event.reason, "stop")))
+                        out.append(kv(f"completion_tokens{own}", event.tokens))
                         out += [kv(f"problem{own}", event.problem)] if event.problem else []
                 await self.pipe.write(b"".join(out))
         await self.tell(self.room())
@@ -309,43 +420,6 @@ class LineSession(Peer):
         text = "".join(piece.text for piece in pieces)
         for start in range(0, len(text), _PIECE):
             yield message(f"OUTPUT{suffix}", text[start : start + _PIECE])
-
-    async def pick(self, command: ClientCommand) -> None:
-        text = unescape(command.rest)
-        if not text.isdecimal() or len(text) > 4:
-            raise ApiError(400, "expected PICK number")
-        count = len(self.talk.turns[-1].answers) if self.talk.turns else 0
-        if int(text) >= count:
-            raise ApiError(404, f"there is no answer {text}: the latest turn has {count}")
-        self.talk.picked = int(text)
-        await self.tell(("picked", int(text)), self.room())
-
-    async def undo(self, command: ClientCommand) -> None:
-        if not self.talk.turns:
-            raise ApiError(404, "there is no turn to take back")
-        self.talk.turns.pop()
-        self.talk.picked = 0
-        await self.tell(self.room())
-
-    async def reset(self, command: ClientCommand) -> None:
-        self.talk = Talk(self._first_talk.start, self._first_talk.tokens)
-        await self.tell(self.room())
-
-    async def stop_nothing(self, command: ClientCommand) -> None:
-        """Nothing was being written."""
-
-
-COMMANDS: Mapping[str, Callable[[LineSession, ClientCommand], Awaitable[None]]] = {
-    "PROMPT": LineSession.prompt,
-    "SET": LineSession.set,
-    "GET": LineSession.get,
-    "N": LineSession.number,
-    "INFO": LineSession.info,
-    "STOP": LineSession.stop_nothing,
-    "RESET": LineSession.reset,
-    "UNDO": LineSession.undo,
-    "PICK": LineSession.pick,
-}
 
 
 # ---- the older way in
@@ -388,7 +462,7 @@ class Plain(Peer):
         await until_loaded(self.services)
         prompt, interactive, first, reverse = self._apply(arguments)
         if prompt:
-            self.talk = Talk()
+            self.start = Talk()
         await self.both(self._listen(), self._work(prompt, interactive, first, reverse))
 
     async def _arguments(self) -> list[str]:
@@ -414,9 +488,8 @@ class Plain(Peer):
         prompt, interactive, first = "", False, False
         values: list[tuple[str, str]] = [("overflow", "shift"), ("include_stop", "true")]
         lists: dict[str, list[str]] = {}  # of flags that may be repeated
-        rest = list(reversed(arguments))
-        while rest:
-            argument = rest.pop()
+        rest = iter(arguments)
+        for argument in rest:
             flag = argument.replace("_", "-") if argument.startswith("--") else argument
             row = _FLAGS.get(flag)
             if flag in _INTERACTIVE:
@@ -425,10 +498,10 @@ class Plain(Peer):
                 values.append((row.name, "true"))
             elif flag not in _SWITCHES:
                 known = row is not None or flag in _WITHOUT_EFFECT or flag in ("-p", "--prompt")
-                if not known or not rest:
+                value = next(rest, None) if known else None
+                if value is None:
                     problem = "a value is missing" if known else "unknown argument"
                     raise PlainError(_PARSE, f"error: {problem}: {argument[:80]}")
-                value = rest.pop()
                 if flag in ("-p", "--prompt"):
                     prompt = value
                 elif row is not None and row.kind == "texts":
@@ -437,14 +510,14 @@ class Plain(Peer):
                     values.append((row.name, value))
         try:
             for name, value in (*values, *((name, json.dumps(texts)) for name, texts in lists.items())):
-                self.knobs.set(name, value)
+                self.change(name, value)
         except (ApiError, EngineError) as error:
             raise PlainError(_PARSE, f"error: {error}") from None
         return prompt, interactive, first, lists.get("stop", [])
 
     async def _listen(self) -> None:
         while (line := await self.line()) is not None:
-            await self.put(ClientCommand(b"", line + b"\n"))
+            await self.put(line + b"\n")
 
     async def _work(self, prompt: str, interactive: bool, first: bool, reverse: Sequence[str]) -> None:
         if prompt:
@@ -455,8 +528,9 @@ class Plain(Peer):
         while True:
             ended: FinishReason | None = None
             try:
-                async with contextlib.aclosing(self.turn(text, ClientCommand(b""))) as turn:
-                    async for _, events in turn:
+                record = await self.begin_turn(text)
+                async with contextlib.aclosing(self.follow_turn(record, text)) as turn:
+                    async for events in turn:
                         out = "".join(event.text for event in events if isinstance(event, Text))
                         if out:
                             await self.pipe.write(out.encode("utf-8", "replace"))
@@ -473,9 +547,11 @@ class Plain(Peer):
 
     async def _said(self) -> str:
         """Return the client's next line. Raises Gone."""
-        command = await self.take()
-        self.pending.remove(command)
-        return command.rest.decode("utf-8", "replace")
+        line = await self.waiting.get()
+        self.answered += 1
+        if line is None:
+            raise Gone
+        return line.decode("utf-8", "replace")
 
 
 # ---- the server
@@ -506,8 +582,7 @@ class LineServer:
         self._guard = Guard(services.settings)
         file = services.settings.preload
         self._preload = None if file is None else read_text(file, "the preloaded prompt")
-        self._start: tuple[Runs, int] = (), 0
-        self._ready = asyncio.Event()
+        self._start = Talk()
         self._trouble = ""  # why what was to be preloaded could not be
         self._clients: dict[asyncio.Task[None], Pipe] = {}
         self._numbers = 0
@@ -531,27 +606,26 @@ class LineServer:
             await asyncio.gather(*clients, return_exceptions=True)
 
     async def _open(self) -> list[asyncio.Server]:
-        if self._preload is not None:
-            try:
-                self._start = await self._evaluate(self._preload)
-            except (ApiError, EngineError, Fatal) as error:
-                self._trouble = f"the preloaded prompt cannot be used: {error}"
-                log.error("%s", self._trouble)
-        self._ready.set()
+        await self.read_preload()
         return [await asyncio.start_server(self._come, sock=one, limit=1 << 16) for one in self._listening]
 
-    async def _evaluate(self, text: str) -> tuple[Runs, int]:
-        """Return what conversations begin with, and how many tokens that is. Raises ApiError, EngineError."""
+    async def read_preload(self) -> None:
+        """Evaluate what conversations begin with, and pin it in the cache."""
+        if self._preload is None:
+            return
         services = self._services
-        engine = await until_loaded(services)
-        request = Request(prompt=(TokenRun(text),), stop=ONLY_READ)
-        client = Client("preload", True)
-        record = await services.submit([request], client, new_id(), bound=False, common=True)
-        await services.finish(record)
-        ids = record.generation.prompt_ids
-        if engine.capabilities.has("pins"):
-            await asyncio.to_thread(engine.pin, "preload", ids)
-        return (TokenRun(text, ids, engine.info.vocab),), len(ids)
+        try:
+            engine = await until_loaded(services)
+            request = Request(prompt=(TokenRun(self._preload),), stop=ONLY_READ)
+            record = await services.submit([request], Client("preload", True), new_id(), bound=False)
+            await services.finish(record)
+            ids = record.generation.prompt_ids
+            if engine.capabilities.has("pins"):
+                await asyncio.to_thread(engine.pin, "preload", ids)
+            self._start = Talk((TokenRun(self._preload, ids, engine.info.vocab),), len(ids))
+        except (ApiError, EngineError, Fatal) as error:
+            self._trouble = f"the preloaded prompt cannot be used: {error}"
+            log.error("%s", self._trouble)
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection over TCP."""
@@ -563,19 +637,14 @@ class LineServer:
         self._clients[task] = pipe
         address = cast("tuple[str, int]", writer.get_extra_info("peername") or ("unknown", 0))
         try:
-            await self._answer(pipe, address[0])
+            await self.answer(pipe, address[0])
         except asyncio.CancelledError:
             pass  # the server ends
         finally:
             self._clients.pop(task, None)
             await pipe.close()
 
-    async def serve_standard(self) -> None:
-        """Speak on standard input and output; what was asked is answered after the input's end."""
-        pipe = StandardPipe(self._services.settings.timeout)
-        await self._answer(pipe, "standard", Client("standard", True, "standard"), patient=True)
-
-    async def _answer(
+    async def answer(
         self, pipe: Pipe, address: str, known: Client | None = None, *, patient: bool = False
     ) -> None:
         """Let a client in, and speak what it speaks, to the end."""
@@ -586,11 +655,10 @@ class LineServer:
             own = replace(client, peer=f"{client.peer} lines {self._numbers}")
             kind: type[Plain | LineSession] = Plain if await self._counts(pipe) else LineSession
             if kind is LineSession:
-                await pipe.write(HELO)
-            await self._ready.wait()
+                await pipe.write(f"HELO proto/1 srbwriter/{__version__}\n".encode())
             if self._trouble:
                 raise Fatal(self._trouble)
-            await kind(self._services, pipe, own, Talk(*self._start), patient).serve()
+            await kind(self._services, pipe, own, self._start, patient).serve()
         except PlainError as error:
             last = str(error).encode("utf-8", "replace")
         except (Fatal, ApiError) as error:
@@ -637,15 +705,16 @@ class LineServer:
 def run_standard(loader: Loader, settings: ServerSettings) -> int:
     """Speak the line protocol on standard input and output until either ends; return the exit code.
 
-    Raises ServerError for a file that cannot be read.
+    What was asked is answered after the input's end. Raises ServerError for a file that cannot be read.
     """
     services = Services(loader, settings)
     lines = LineServer(services)
 
     async def serve() -> None:
         services.notifier.attach(asyncio.get_running_loop())
-        async with lines.open():
-            await lines.serve_standard()
+        await lines.read_preload()
+        async with open_standard(settings.timeout) as pipe:
+            await lines.answer(pipe, "standard", Client("standard", True, "standard"), patient=True)
 
     asyncio.run(serve())
     return 0

@@ -68,10 +68,10 @@ def read_prompt(value: Any, engine: Backend, field: str = "prompt") -> Prompt:
 
 def read_single_prompt(value: Any, engine: Backend) -> Prompt:
     """Return the prompt of a request that may have one only. Raises ApiError (400)."""
-    prompts = read_prompts(value, engine)
-    if len(prompts) != 1:
+    prompt, *more = read_prompts(value, engine)
+    if more:
         raise bad("prompt", "one prompt only")
-    return prompts[0]
+    return prompt
 
 
 def read_mixed(
@@ -116,14 +116,12 @@ def refuse_media(values: Mapping[str, Any]) -> None:
         raise ApiError(501, "this model reads text only; no images or other media")
 
 
-def fill(
-    engine: Backend, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = (), field: str = "prompt"
-) -> list[int]:
+def fill(engine: Backend, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()) -> list[int]:
     """Return a fill-in-the-middle prompt as token ids: two texts, and other files as context.
 
-    Raises NotSupported, and InvalidRequest that names ``field`` where they are too long.
+    Raises NotSupported, and InvalidRequest where they are too long.
     """
-    check_prompt(field, len(prefix) + len(suffix) + sum(len(text) for _, text in files))
+    check_prompt("prompt", len(prefix) + len(suffix) + sum(len(text) for _, text in files))
     return infill_ids(engine, prefix, suffix, files)
 
 
@@ -155,19 +153,13 @@ class SystemPrompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return replace(request, prompt=(TokenRun(self.prompt), *runs), add_bos=begins, n_keep=keep)
 
 
-_MEANT_AS_JSON = re.compile(r'\s*\{\s*"')
-_EXPECTED = (
-    'expected a text, or JSON as {"system_prompt": {"prompt": …, "anti_prompt": …, "assistant_name": …}}'
-)
-
-
 def read_system_prompt(settings: ServerSettings) -> SystemPrompt:
     """Read the file of the settings: a text, or a JSON object. Raises ServerError."""
     file = settings.system_prompt_file
     if file is None:
         return SystemPrompt()
     text = read_text(file, "the system prompt")
-    if not text.lstrip().startswith("{"):
+    if not re.match(r'\s*\{\s*"', text):
         return SystemPrompt(text)
     try:
         value: Any = json.loads(text)
@@ -175,9 +167,10 @@ def read_system_prompt(settings: ServerSettings) -> SystemPrompt:
             (value,) = value.values()
         return SystemPrompt(value) if isinstance(value, str) else msgspec.convert(value, SystemPrompt)
     except (ValueError, RecursionError) as error:
-        if file.suffix.lower() == ".json" or _MEANT_AS_JSON.match(text):
-            raise ServerError(f"{file}: this is no such JSON ({error}); {_EXPECTED}") from None
-        return SystemPrompt(text)
+        wanted = '{"system_prompt": {"prompt": …, "anti_prompt": …, "assistant_name": …}}'
+        raise ServerError(
+            f"{file}: this is no such JSON ({error}); expected a text, or JSON as {wanted}"
+        ) from None
 
 
 def put_before_messages(
@@ -189,7 +182,11 @@ def put_before_messages(
     if wanted not in roles or (as_system and wanted == "user"):
         return [{"role": "system" if as_system else "user", "content": text}, *messages]
     at = roles.index(wanted)
-    content = "\n\n".join(part for part in (text, messages[at].get("content")) if part)
+    own = messages[at]["content"]
+    if isinstance(own, list):
+        content: Any = [{"type": "text", "text": f"{text}\n"}, *cast("list[Any]", own)]
+    else:
+        content = "\n\n".join(filter(None, (text, own)))
     return [*messages[:at], {**messages[at], "content": content}, *messages[at + 1 :]]
 
 
@@ -287,41 +284,17 @@ def _turn_ends(engine: Backend, template: str) -> tuple[str, ...]:
 
 
 def read_messages(value: Any) -> list[dict[str, Any]]:
-    """Return messages with text content. Raises ApiError (400: clients of these dialects try a 501 again)."""
+    """Return messages, whose content the template checks. Raises ApiError (400: clients try a 501 again)."""
     if value is None:
         raise missing("messages")
-    if not isinstance(value, list) or not value:
-        raise bad("messages", "expected a list of messages")
-    if len(cast("list[Any]", value)) > MESSAGES:
+    messages = cast("list[dict[str, Any]]", value if isinstance(value, list) else [])
+    roles = [one.get("role") if isinstance(cast("Any", one), dict) else None for one in messages]
+    if not roles or not all(isinstance(role, str) for role in roles):
+        raise bad("messages", "expected a list of objects with role and content")
+    if len(messages) > MESSAGES:
         raise bad("messages", f"at most {MESSAGES} are possible")
-    messages: list[dict[str, Any]] = []
-    for item in cast("list[Any]", value):
-        if not isinstance(item, dict):
-            raise bad("messages", "expected objects with role and content")
-        message = dict(cast("dict[str, Any]", item))
-        if not isinstance(message.get("role"), str):
-            raise bad("messages", "every message needs a role")
-        if message.pop("tool_calls", None):
-            raise bad("messages", "no functions are called here; leave tool_calls out")
-        if message.get("images"):
-            raise bad("messages", "this model reads text only; no images, sound or files")
-        messages.append({**message, "content": _read_content(message.get("content"))})
-    return messages
-
-
-def _read_content(value: Any) -> str:
-    """Return the text of a message, or of its parts, one a line. Raises ApiError (400)."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    if not isinstance(value, list):
-        raise bad("messages", "content must be text or a list of parts")
-    parts: list[str] = []
-    for part in cast("list[Any]", value):
-        entry: Mapping[str, Any] = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-        kind = entry.get("type")
-        if isinstance(kind, str) and kind != "text":
-            raise bad("messages", "this model reads text only; no images, sound or files")
-        if kind is None or not isinstance(entry.get("text"), str):
-            raise bad("messages", "a part of content is an object with type and text")
-        parts.append(entry["text"])
-    return "\n".join(parts)
+    if any(one.get("tool_calls") for one in messages):
+        raise bad("messages", "no functions are called here; leave tool_calls out")
+    if any(one.get("images") for one in messages):
+        raise bad("messages", "this model reads text only; no images, sound or files")
+    return [{**one, "content": "" if one.get("content") is None else one["content"]} for one in messages]

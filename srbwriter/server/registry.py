@@ -9,11 +9,9 @@ from __future__ import annotations
 import secrets
 import time
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import BranchState
 
 from .auth import Client
 from .errors import ApiError
@@ -26,13 +24,14 @@ class Record:
     id: str
     client: str
     generations: tuple[Generation, ...]
-    slots: list[int] = field(default_factory=list[int])
+    slots: list[int] = field(default_factory=list[int])  # a number for each branch
     created: float = field(default_factory=time.time)
     ended: float | None = None
     held: int = 0  # its size, once it has ended
     picked: int | None = None
     peer: str = ""  # the address that it came from
     tag: str = ""  # what its client calls it
+    broken_off: ApiError | None = None
     bound: bool = True  # to the connection that it came over: that one's end is its own
 
     @property
@@ -73,19 +72,9 @@ class Record:
         return any(not generation.done for generation in self.generations)
 
     @property
-    def waiting(self) -> bool:
-        """Whether it is live, and nothing of it runs yet."""
-        live = [branch for branch in self.branches if branch.live]
-        return bool(live) and all(branch.state is BranchState.WAITING for branch in live)
-
-    @property
     def error(self) -> Exception | None:
-        """The error of the first generation that failed."""
-        return next((one.error for one in self.generations if one.error is not None), None)
-
-    def slot(self, index: int) -> int:
-        """Return the slot number of a branch, -1 if it has none."""
-        return self.slots[index] if index < len(self.slots) else -1
+        """Why it was broken off, or the error of the first generation that failed."""
+        return self.broken_off or next((one.error for one in self.generations if one.error is not None), None)
 
     def branch(self, index: int) -> Branch:
         """Raise ApiError (404) when there is no such branch."""
@@ -107,6 +96,7 @@ class Registry:
     def __init__(self, keep: int, seconds: float, most: int = 4_000_000) -> None:
         self._keep, self._seconds, self._most = keep, seconds, most
         self._records: dict[str, Record] = {}
+        self._slots: list[Slot] = []
 
     def add(self, record: Record) -> None:
         self._records[record.id] = record
@@ -130,13 +120,8 @@ class Registry:
         With ``tag`` by that name only. For clients that name no request when they stop or look at one; an
         admin's key sees no more here.
         """
-        return [
-            one
-            for one in self._records.values()
-            if one.bound
-            and (one.client, one.peer) == (client.name, client.peer)
-            and (not tag or one.tag == tag)
-        ]
+        mine = [one for one in self._records.values() if one.bound and one.client == client.name]
+        return [one for one in mine if one.peer == client.peer and (not tag or one.tag == tag)]
 
     def remove(self, record: Record) -> None:
         self._records.pop(record.id, None)
@@ -144,21 +129,9 @@ class Registry:
     def live(self) -> list[Record]:
         return [record for record in self._records.values() if record.live]
 
-    def place(self, record: Record) -> int:
-        """Return how many requests that came before it wait as well; 0 for one that runs."""
-        if not record.waiting:
-            return 0
-        priority = record.generation.request.priority
-        earlier = (other for other in self._records.values() if other.created < record.created)
-        return sum(
-            other.live and other.waiting and other.generation.request.priority <= priority
-            for other in earlier
-        )
-
     def sweep(self) -> None:
         """Forget requests that ended too long ago, and the oldest beyond the bounds."""
-        now = time.time()
-        room, size = self._keep, self._most
+        now, room, size = time.time(), self._keep, self._most
         for record in reversed(tuple(self._records.values())):
             if record.live:
                 record.ended = None
@@ -169,26 +142,40 @@ class Registry:
             if now - record.ended > self._seconds or room < 0 or size < 0:
                 self.remove(record)
 
+    # ---- slots, as many as branches may be live
+
+    def slots(self, count: int) -> list[Slot]:
+        while len(self._slots) < count:
+            self._slots.append(Slot(len(self._slots)))
+        return self._slots[:count]
+
+    def set_slot(self, slot: Slot) -> None:
+        self._slots[slot.id] = slot
+
+    def assign_slots(self, record: Record, count: int, wanted: int = -1) -> None:
+        """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
+        slots = self.slots(count)
+        order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
+        if 0 <= wanted < count:
+            order = slots[wanted:] + slots[:wanted]
+        for index, branch in enumerate(record.branches):
+            number, salt = order[index % count].id, branch.generation.request.cache_salt
+            record.slots.append(number)
+            self.set_slot(Slot(number, record.client, salt, latest=weakref.ref(branch)))
+
 
 def new_id() -> str:
     return secrets.token_hex(12)
 
 
-# ---- slots
-
-
 @dataclass(slots=True)
 class Slot:
-    """A number for a branch while it is written; keeps nothing alive.
-
-    The engine has no slots. What a branch leaves behind can be pinned in the engine's cache under its number,
-    for a client that comes back to it.
-    """
+    """A number for a branch while it is written. The engine has no slots; it keeps no branch alive."""
 
     id: int
     client: str = ""  # whose branch had the number last
     salt: str = ""  # of the part of the cache that holds its tokens
-    pinned: tuple[int, ...] = ()  # those that the client keeps when the branch is forgotten
+    restored: tuple[int, ...] = ()  # tokens that came from a file after that branch
     latest: weakref.ref[Branch] | None = None
 
     @property
@@ -203,39 +190,6 @@ class Slot:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The tokens that the slot's latest branch left in the cache, or else those that are pinned."""
+        """The tokens that the slot's latest branch left in the cache, or those that were restored."""
         branch = self.branch
-        return self.pinned if branch is None else (*branch.generation.prompt_ids, *branch.ids)
-
-    def give(self, branch: Branch, client: str) -> None:
-        """Let a branch have the number; another client's pin goes."""
-        if client != self.client:
-            self.pinned = ()
-        self.latest, self.client = weakref.ref(branch), client
-        self.salt = branch.generation.request.cache_salt
-
-    def keep(self, ids: Sequence[int] = (), client: str = "", salt: str = "") -> None:
-        """Keep tokens that a client had saved, instead of what the latest branch left; or nothing."""
-        self.latest, self.client, self.salt, self.pinned = None, client, salt, tuple(ids)
-
-
-class Slots:
-    """As many as branches may be live."""
-
-    def __init__(self) -> None:
-        self._slots: list[Slot] = []
-
-    def all(self, count: int) -> list[Slot]:
-        while len(self._slots) < count:
-            self._slots.append(Slot(len(self._slots)))
-        return self._slots[:count]
-
-    def assign(self, record: Record, count: int, wanted: int = -1) -> None:
-        """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
-        slots = self.all(count)
-        order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
-        if 0 <= wanted < count:
-            order = slots[wanted:] + slots[:wanted]
-        record.slots = [order[index % len(order)].id for index in range(len(record.branches))]
-        for number, branch in zip(record.slots, record.branches, strict=True):
-            slots[number].give(branch, record.client)
+        return self.restored if branch is None else (*branch.generation.prompt_ids, *branch.ids)

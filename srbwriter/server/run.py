@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -28,8 +26,8 @@ from srbwriter.version import __version__
 
 from .auth import Client, server_keys
 from .errors import ApiError, as_api_error, unavailable
-from .prompts import SystemPrompt, read_system_prompt
-from .registry import Record, Registry, Slots
+from .prompts import read_system_prompt, read_template
+from .registry import Record, Registry
 from .settings import ServerSettings
 
 T = TypeVar("T")
@@ -45,14 +43,7 @@ async def on_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
 
 
-def _make_fingerprint() -> str:
-    """Return the build in llama.cpp's form: its number and a part of its hash."""
-    numbers = [int(part) for part in re.findall(r"\d+", __version__)[:3]]
-    build = sum(number * 100**place for place, number in enumerate(reversed(numbers)))
-    return f"b{build}-{hashlib.sha256(f'srbwriter {__version__}'.encode()).hexdigest()[:8]}"
-
-
-FINGERPRINT = _make_fingerprint()
+FINGERPRINT = f"b0-srbwriter-{__version__}"
 """This program's build in answers: OpenAI's ``system_fingerprint``, llama.cpp's ``build_info``."""
 
 
@@ -84,11 +75,10 @@ class Services:
         self.settings = settings
         self.notifier = Notifier()
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
-        self.slots = Slots()
         keys = {key.name for key in server_keys(settings)}
         self._separate_caches = len(keys) > 1 and not settings.share_cache
         self.system = read_system_prompt(settings)
-        self.chat_template: str | None = None  # the one to use instead of the model's own
+        self.chat_template = read_template(settings)  # the one to use instead of the model's own
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
@@ -127,29 +117,28 @@ class Services:
             names = (launch.model_name(engine.info), engine.info.name)
         return tuple(dict.fromkeys(filter(None, names))) or (getattr(self.loader, "name", "") or "model",)
 
-    @property
-    def load_state(self) -> str:
-        """The loader's state: INIT, LOADING, READY or FAILED."""
-        state = self.loader.state
-        return str(getattr(state, "name", state)).upper()
-
     def busy_branches(self) -> int:
         """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""
         ours = sum(branch.live for record in self.registry.live() for branch in record.branches)
         return min(self.max_n, max(ours, self.engine.stats().live_branches))
 
+    def end(self) -> None:
+        """End what runs, in words: the time that a server gives its answers is up."""
+        for record in self.registry.live():
+            record.broken_off = unavailable("the server is being ended")
+            record.cancel()
+
     # ---- a request
 
     async def submit(
         self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
-        *, tag: str = "", bound: bool = True, common: bool = False, busy: int = 503, large: bool = False,
+        *, tag: str = "", bound: bool = True, busy: int = 503, large: bool = False,
     ) -> Record:  # fmt: skip
         """Submit a client's requests to the engine as one record: all of them or none.
 
         Its branches get slots, from ``slot`` on if given. Their cache is for this client alone where keys do
-        not share it, unless ``common`` says that the prompt is the server's own. ``large`` ones are read on a
-        thread. Raises ApiError: 400 for a request that the engine refuses, ``busy`` with Retry-After when too
-        much runs.
+        not share it. ``large`` ones are read on a thread. Raises ApiError: 400 for a request that the engine
+        refuses, ``busy`` with Retry-After when too much runs.
         """
         engine, most = self.engine, self.settings.max_requests
         branches = sum(request.n for request in requests)
@@ -171,7 +160,7 @@ class Services:
                 cut = request.overflow != "error" or request.context is not None
                 if ids and len(request.prompt) > engine.n_ctx and not cut:  # before it is copied
                     raise ContextOverflow(len(request.prompt), engine.n_ctx)
-                salt = "" if common else self.salt(client, request.cache_salt)
+                salt = self.salt(client, request.cache_salt)
                 generations.append(
                     engine.submit(replace(request, cache_salt=salt, client=client.name, label=id))
                 )
@@ -185,7 +174,7 @@ class Services:
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
         record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound)
         self.registry.add(record)
-        self.slots.assign(record, self.max_n, slot)
+        self.registry.assign_slots(record, self.max_n, slot)
         return record
 
     def salt(self, client: Client, asked: str = "") -> str:
@@ -197,9 +186,9 @@ class Services:
         own = f"{client.name}\0" if self._separate_caches else ""
         return asked if asked.startswith(own) else own + asked
 
-    def put_system_before(self, request: Request, system: SystemPrompt | None = None) -> Request:
+    def put_system_before(self, request: Request) -> Request:
         """Return the request with the system prompt before its own, where it stays when that is cut."""
-        return (system or self.system).put_before(request, self.engine)
+        return self.system.put_before(request, self.engine)
 
     async def finish(self, record: Record) -> None:
         """Wait until a record has ended. Whoever gives up waiting has it cancelled."""

@@ -1,11 +1,11 @@
 """Run the application: in the foreground for ``--serve``, on its own thread beside the terminal.
 
-Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, the
-connection that has waited longest without a complete head is closed for the next one.
+Owns the sockets, the loop and the signals; knows no endpoint.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -13,6 +13,7 @@ import stat
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 
@@ -20,10 +21,13 @@ from srbwriter.paths import expanded
 
 from .app import build_app
 from .auth import check_exposure
-from .connection import Listener, Table, most_connections, protocol
+from .connection import most_connections, protocol
 from .prompts import read_system_prompt, read_template
-from .run import Loader
+from .run import Loaded, Loader, Services
 from .settings import AddressError, ServerError, ServerSettings, check_files, is_socket_file, line_places
+
+_LAST_WORDS = 3
+"""Seconds in which answers that were ended with the server can say so."""
 
 
 class ServerHandle:
@@ -32,8 +36,7 @@ class ServerHandle:
     def __init__(self, server: _Server, thread: threading.Thread) -> None:
         self._server, self._thread = server, thread
         self.url, self.lines = server.url, server.line_addresses
-        ports = [one.getsockname()[1] for one in server.listeners if _file_of(one) is None]
-        self.port = ports[0] if ports else 0
+        self.port = next((one.getsockname()[1] for one in server.listeners if _file_of(one) is None), 0)
 
     @property
     def running(self) -> bool:
@@ -59,8 +62,7 @@ def run(
     """
     server = _Server(loader, settings)
     server.listen()
-    if needs_model:
-        server.watched = loader
+    server.needs_model = needs_model
     if ready is not None:
         ready(", and for lines on ".join((server.url, *server.line_addresses)))
     server.serve_and_close()
@@ -92,40 +94,37 @@ def check_settings(settings: ServerSettings) -> None:
             problems += error.problems
     if problems:
         raise ServerError(*problems)
-    _Server(_Unloaded(), settings)
-
-
-class _Unloaded:
-    """A loader that loads nothing."""
-
-    state, engine, error = "INIT", None, None
+    _Server(Loaded(cast("Any", None)), settings)
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server with its sockets; it ends quietly on a signal instead of raising it again."""
 
-    watched: Loader | None = None  # without whose model the server is of no use
+    needs_model = False
 
     def __init__(self, loader: Loader, settings: ServerSettings) -> None:
         """Raise ServerError for a setting that cannot be used."""
         check_exposure(settings)
+        check_files(settings)
         most = settings.max_connections or most_connections()
         most_lines = max(most // 4, 1) if line_places(settings) else 0
-        self.settings, self.table = settings, Table(most - most_lines)
-        self.listeners: list[Listener] = []
+        self.settings, self.services = settings, Services(loader, settings)
+        self.listeners: list[socket.socket] = []
         self.lines: list[socket.socket] = []  # those of the line protocol; the application has the list
         config = uvicorn.Config(
-            build_app(loader, settings, self.lines, most_lines),
+            build_app(self.services, self.lines, most_lines),
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
             lifespan="on",
-            ws="none",
-            http=protocol(settings.head_seconds, self.table),
-            loop="asyncio",  # another would not ask the listener before it accepts
+            ws="websockets-sansio",
+            ws_max_size=settings.max_body,
+            ws_per_message_deflate=False,  # a small message could grow without bound
+            http=protocol(settings.head_seconds, most - most_lines),
+            loop="asyncio",
             timeout_keep_alive=int(min(settings.timeout, 75)),
-            timeout_graceful_shutdown=int(settings.shutdown_seconds),
+            timeout_graceful_shutdown=int(settings.shutdown_seconds) + _LAST_WORDS,
             ssl_keyfile=settings.ssl_key_file,
             ssl_certfile=settings.ssl_cert_file,
         )
@@ -138,27 +137,22 @@ class _Server(uvicorn.Server):
 
     def listen(self) -> None:
         """Open the sockets. Raises AddressError for an address that cannot be listened on."""
-        settings = self.settings
-        with contextlib.ExitStack() as closing:
-
-            def opened(listener: Listener) -> Listener:
-                closing.callback(listener.close)
-                return listener
-
-            self.lines += [opened(_listen(host, port)) for host, port in line_places(settings)]
-            if settings.unix_socket is not None:
-                self.listeners.append(opened(_listen_file(settings.unix_socket)))
-            else:
-                port = settings.port
-                for host in settings.host:
-                    if is_socket_file(host):
-                        self.listeners.append(opened(_listen_file(expanded(host))))
-                    else:
-                        self.listeners.append(opened(_listen(host, port)))
-                        port = port or self.listeners[-1].getsockname()[1]
-            closing.pop_all()
-        for listener in self.listeners:
-            listener.table = self.table
+        settings, port = self.settings, self.settings.port
+        try:
+            for where in line_places(settings):
+                self.lines.append(_listen(*where))
+            for host in settings.host:
+                if is_socket_file(host):
+                    self.listeners.append(_listen_file(expanded(host)))
+                    continue
+                self.listeners.append(_listen(host, port))
+                port = port or self.listeners[-1].getsockname()[1]
+            for host in settings.host if settings.ws_port is not None else ():
+                if not is_socket_file(host):
+                    self.listeners.append(_listen(host, settings.ws_port or 0))
+        except AddressError:
+            self.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -177,13 +171,23 @@ class _Server(uvicorn.Server):
         try:
             self.run(sockets=[*self.listeners])
         finally:
-            for listener in (*self.listeners, *self.lines):
-                listener.close()
+            self.close()
             for file in filter(None, files):
                 file.unlink(missing_ok=True)
 
+    def close(self) -> None:
+        for listener in (*self.listeners, *self.lines):
+            listener.close()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no new connection, and end what is still being answered after the deadline."""
+        ending = asyncio.get_running_loop().call_later(self.settings.shutdown_seconds, self.services.end)
+        await super().shutdown(sockets)
+        ending.cancel()
+        self.services.end()
+
     async def on_tick(self, counter: int) -> bool:
-        failed = self.watched is not None and self.watched.error is not None
+        failed = self.needs_model and self.services.loader.error is not None
         return await super().on_tick(counter) or failed
 
     @contextlib.contextmanager
@@ -201,9 +205,7 @@ class _Server(uvicorn.Server):
 
 
 def _file_of(listener: socket.socket) -> Path | None:
-    if listener.family in (socket.AF_INET, socket.AF_INET6):
-        return None
-    return Path(listener.getsockname())
+    return Path(listener.getsockname()) if listener.family == socket.AF_UNIX else None
 
 
 def _address(listener: socket.socket) -> str:
@@ -213,24 +215,23 @@ def _address(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _listen(address: str, port: int) -> Listener:
+def _listen(address: str, port: int) -> socket.socket:
     host = address.strip("[]")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        reason = error.strerror or error
-        cure = "choose another with --host, --port and --tcp"
-        raise AddressError(f"cannot listen on {address}:{port}: {reason}; {cure}") from error
+        cure = "choose another with --host, --port, --ws-port and --tcp"
+        raise AddressError(f"cannot listen on {address}:{port}: {error.strerror or error}; {cure}") from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
-    return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
+    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
 
 
-def _listen_file(path: Path) -> Listener:
+def _listen_file(path: Path) -> socket.socket:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))  # a file that nobody answers on may be replaced
-        raise AddressError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
-    listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
+        raise AddressError(f"cannot listen on {path}: another server does; choose another with --host")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
             path.unlink()

@@ -14,14 +14,15 @@ from srbwriter.engine.types import DEFAULT_MAX_BRANCHES, Sampling, Stop
 class ServerSettings:
     """Settings of one server. Times in seconds, sizes in bytes.
 
-    ``host`` are addresses, several with commas between them, or socket files whose names end in ``.sock``.
+    ``host`` are addresses, several with commas between them, or socket files: what has a slash or ends in
+    ``.sock``.
     ``n`` is how many branches an SRB request gets when it names none; ``max_n`` is the most that any
     request may ask for. ``cors_origins`` are origins allowed beside the loopback ones; ``"*"`` is any.
     """
 
     host: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9090
-    unix_socket: Path | None = None
+    ws_port: int | None = None  # one more, for clients that expect WebSockets on a port of their own
     tcp: tuple[str, ...] = ()  # where lines are taken: each [HOST:]PORT
     preload: Path | None = None  # what conversations in lines begin with, evaluated before one can
     line_n: int = 1
@@ -84,9 +85,9 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, a name or a socket file can only be reached from this machine."""
+    """Whether an address or a name can only be reached from this machine."""
     name = host.strip("[]").lower()
-    if name in LOOPBACK_NAMES or is_socket_file(host):
+    if name in LOOPBACK_NAMES:
         return True
     try:
         return ip_address(name).is_loopback
@@ -95,8 +96,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_socket_file(host: str) -> bool:
-    """Whether an address is the path of a socket file: it ends in ``.sock``, as with llama-server."""
-    return host.endswith(".sock")
+    """Whether an address is the path of a socket file, as llama-server's that end in ``.sock``."""
+    return host.endswith(".sock") or "/" in host
 
 
 def read_text(file: Path, what: str) -> str:

@@ -11,8 +11,10 @@ import json
 import math
 import os
 import re
+import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from .errors import ApiError
@@ -66,13 +68,6 @@ def unescape(raw: bytes) -> str:
         return _ESCAPE.sub(meant, raw).decode()
     except UnicodeDecodeError:
         raise ApiError(400, "this is not UTF-8") from None
-
-
-def unquote(raw: bytes) -> str:
-    """Decode a value, bare or in quotes. Raises ApiError."""
-    if len(raw) > 1 and raw[:1] == raw[-1:] == b'"' and not re.search(rb'(?<!\\)(?:\\\\)*\\"\Z', raw):
-        raw = raw[1:-1]
-    return unescape(raw)
 
 
 def message(word: str, text: str) -> bytes:
@@ -164,29 +159,28 @@ class Pipe:
             self._writer.transport.abort()
 
 
-class StandardPipe(Pipe):
-    """Standard input and output, which may be files, pipes or a terminal: threads read and write."""
+@asynccontextmanager
+async def open_standard(seconds: float) -> AsyncGenerator[Pipe]:
+    """Open standard input and output, which may be files, pipes or a terminal: threads read and write."""
+    ours, theirs = socket.socketpair()
 
-    def __init__(self, seconds: float) -> None:
-        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-        super().__init__(reader, cast("Any", None), seconds)
+    def copy_in() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(0, 1 << 16):
+                theirs.sendall(data)
+            theirs.shutdown(socket.SHUT_WR)
 
-        def read() -> None:
-            with contextlib.suppress(OSError, RuntimeError):  # the latter where the loop has ended
-                while data := os.read(0, 1 << 16):
-                    loop.call_soon_threadsafe(reader.feed_data, data)
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(reader.feed_eof)
+    def copy_out() -> None:
+        with contextlib.suppress(OSError):
+            while data := theirs.recv(1 << 16):
+                while data:
+                    data = data[os.write(1, data) :]
+        theirs.close()  # who writes finds that nobody reads
 
-        threading.Thread(target=read, daemon=True).start()
-
-    async def write(self, data: bytes) -> None:
-        def write() -> None:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(1, rest) :]
-
-        try:
-            await asyncio.to_thread(write)
-        except OSError:
-            raise Gone from None
+    writing = threading.Thread(target=copy_out, daemon=True)
+    writing.start()
+    threading.Thread(target=copy_in, daemon=True).start()
+    pipe = Pipe(*await asyncio.open_connection(sock=ours), seconds)
+    yield pipe
+    await pipe.close()
+    await asyncio.to_thread(writing.join)

@@ -249,7 +249,13 @@ class LookAhead(Instrument):
             return
         if generation is not None and generation.done:
             session.keep()  # as a pick would
-        self._drop_others(self._holds)
+        would_ask = session.would_ask
+        self._drop_others(
+            lambda ahead: (
+                ahead.generation.error is None
+                and ahead.request in (would_ask(ahead.index, ahead.upto), would_ask(None, None))
+            )
+        )
         if current is None or generation is None or session.engine is None:
             return
         if generation is not self._followed:
@@ -303,13 +309,6 @@ class LookAhead(Instrument):
 
         generation.add_listener(on_event)
         return ahead
-
-    def _holds(self, ahead: Ahead) -> bool:
-        """Return whether the request is still the one that a pick would submit."""
-        would_ask = self._session.would_ask
-        return ahead.generation.error is None and ahead.request in (
-            would_ask(ahead.index, ahead.upto), would_ask(None, None),
-        )  # fmt: skip
 
     def _drop_others(self, holds: Callable[[Ahead], bool] = lambda _: False) -> None:
         """Discard the prefetched rounds that do not hold. The session's lock is held."""

@@ -101,4 +101,4 @@ def ban_phrases(session: Session, phrases: tuple[str, ...]) -> None:
     for branch in session.round.branches if session.round is not None else ():
         if branch.live and session.capabilities.has("banned_phrases"):
             own = replace(branch.sampling, banned_phrases=phrases, seed=None)
-            session.steer(branch.index, "set_sampling", sampling=own)
+            session.steer(branch.index, "change", sampling=own)

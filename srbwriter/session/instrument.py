@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from srbwriter.engine.types import EngineClosed
 
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Kind = TypeVar("Kind", bound="Instrument")
-
-
-class Holder(Protocol):
-    """An object with instruments: a session."""
-
-    def instrument(self, kind: type[Kind]) -> Kind: ...
 
 
 class Instrument:
@@ -38,7 +32,7 @@ class Instrument:
         self._worker: threading.Thread | None = None
 
     @classmethod
-    def of(cls, session: Holder) -> Self:
+    def of(cls, session: Session) -> Self:
         """Return this instrument of ``session``."""
         return session.instrument(cls)
 

@@ -9,6 +9,7 @@ import re
 from hashlib import blake2b
 from typing import NamedTuple
 
+from srbwriter.story import Node, Story
 from srbwriter.story.model import JsonValue
 from srbwriter.unspaced import CHARACTER
 
@@ -70,6 +71,12 @@ class Prefix(NamedTuple):
             return whole
         before = self.end.removesuffix(_last_word(self.end))
         return (before[len(before.rstrip()) :] or " ") + whole
+
+
+def in_whole_words(story: Story, node: Node) -> str:
+    """Return the text of ``node``, with the letters before it that its first word goes on with."""
+    end = story.text(node.parent, END_CHARS)[-END_CHARS:] if node.parent is not None else ""
+    return Prefix(0, "", end).half_word(node.text) + node.text
 
 
 def _digest(text: str) -> str:

@@ -73,7 +73,6 @@ class Context:
     parts: list[Part]
     used: int
     total: int
-    reserve: int = 0
     problems: list[str] = field(default_factory=list[str])
     frame: str = ""
     framed: bool = False
@@ -94,6 +93,11 @@ def wish_note(wish: str, passage: str = "", after: str = "") -> str:
     return "".join(f"[{about}: {' '.join(text.split())}]\n" for about, text in notes if text)
 
 
+def is_named_instruct(name: str) -> bool:
+    """Whether the name of a model says that it was tuned to follow instructions."""
+    return _TUNED.search(name.lower()) is not None
+
+
 class ChatFrame:
     """The text that a model's chat template puts around a story, and whether the model needs it."""
 
@@ -112,7 +116,7 @@ class ChatFrame:
         if self.template is None or self._second_turn is None:
             return False
         if not self._engine.capabilities.has("token_ids"):
-            return bool(_TUNED.search(self._engine.info.name.lower()))
+            return is_named_instruct(self._engine.info.name)
         closing = self._engine.tokenize(self._second_turn[0].lstrip(), parse_special=True)[:1]
         turn = self._engine.info.metadata.get("tokenizer.ggml.eot_token_id", "")
         return closing == [self._engine.eos] or [str(token) for token in closing] == [str(turn)]
@@ -139,8 +143,9 @@ class ChatFrame:
         if not found:
             raise NotSupported("the chat template leaves the user's turn out")
         before = self._without_own_words(before)
-        bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
-        return Template(name=engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after))
+        if engine.add_bos and engine.bos is not None:  # it stands before all of a prompt
+            before = before.removeprefix(engine.detokenize([engine.bos], special=True))
+        return Template(name=engine.info.name, before=before, between=_begin_prose(after))
 
     def _without_own_words(self, before: str) -> str:
         """Return the text before the user's turn with an empty system message for the template's own one.
@@ -233,7 +238,6 @@ class Prompter:
         self._bos = (engine.bos,) if engine.add_bos and engine.bos is not None else ()
         self.frame = ChatFrame(engine)
         self._layouts: dict[NodeId, Layout] = {}
-        self._previous: tuple[int, ...] = ()
         saved = cast(Any, story.value("layout"))
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
@@ -254,7 +258,7 @@ class Prompter:
         asked: tuple[Segment, ...] = ()
         if wish:
             asked = self.frame.segments_of_wish(wish, settings, self.tokenizer, passage, after)
-        return assemble(self._end(path, at), framed, self.tokenizer, window, layout, self._previous, asked)
+        return assemble(self._end(path, at), framed, self.tokenizer, window, layout, asked)
 
     def segments_of_wish(self, node: NodeId, wish: str) -> tuple[Segment, ...]:
         """Return ``wish`` as it stands in a prompt at ``node``."""
@@ -262,7 +266,6 @@ class Prompter:
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """Store the layout of a used prompt for the next ones."""
-        self._previous = assembly.tokens
         if self._layouts.get(node) != assembly.layout:
             self._layouts[node] = assembly.layout
             if self.story.read_only is None and assembly.layout != Layout():
@@ -283,9 +286,8 @@ class Prompter:
         parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
         parts += [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
         return Context(
-            parts, len(assembly.tokens), self.engine.n_ctx, self._reserve(stop),
-            [str(p) for p in assembly.problems], self.frame.describe(settings),
-            self.frame.apply(settings).template is not None,
+            parts, len(assembly.tokens), self.engine.n_ctx, [str(p) for p in assembly.problems],
+            self.frame.describe(settings), self.frame.apply(settings).template is not None,
         )  # fmt: skip
 
     def _reserve(self, stop: Stop) -> int:

@@ -24,6 +24,7 @@ from srbwriter.story.spans import fit as ids_fit
 from .instrument import Instrument
 from .sampling import sample_branches
 from .scoring import scoring_request
+from .typing import node_at
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -259,7 +260,7 @@ class Rewriting(Instrument):
                 raise NoModel("the model is still loading")
             if start is None:
                 raise Refused(_GONE)
-            node, at = session.node_at(start)
+            node, at = node_at(story, start)
             settings = story.settings(node)
             stop = _stop_of(engine, passage, session.stop_of_answer(session.stop))
             room = Stop(max_tokens=(stop.max_tokens or 0) + FIT_TOKENS)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -36,16 +34,16 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.models.suited import suited_to
-from srbwriter.story import ROOT, Edit, NodeId, ReadOnlyStory, Refused, Story, StoryError
+from srbwriter.story import Edit, NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject, as_object
 
-from . import drafts
 from .ahead import LookAhead, budget_of
+from .drafts import Draft
 from .instrument import Instrument, Kind
 from .open import open_story, token_sizes
 from .prefix import END_CHARS, Prefix
-from .prompting import Context, Prompter, with_words
+from .prompting import Context, Prompter, is_named_instruct, with_words
 from .recorder import Recorder, settle
 from .rewriting import Rewriting
 from .round import Round, Turn, read_round
@@ -53,7 +51,7 @@ from .sampling import Usual, Variety, follow_usual, sample_branches, usual_of
 from .scoring import Paths
 from .steering import Steering
 from .tokens import Tokens
-from .typing import joint, name_action
+from .typing import cut, joint, name_action
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -62,7 +60,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-SCREEN = "screen"
+SCREEN = "workspace"
 """The local value of the story with the last state of the screen."""
 
 _END_SECONDS = 10.0  # a running step of the engine cannot be interrupted
@@ -93,8 +91,6 @@ class Session:
         self.round: Round | None = None
         self.view: JsonObject = {}
         """The view stored by :meth:`keep_view`, or by an earlier run at the same node."""
-        self.typed = 0
-        """How often somebody typed into the text of the story."""
         self.scored = Paths()
         """Log-probabilities of tokens that are known for this model, for all instruments."""
         self._settings: Settings | None = None
@@ -111,8 +107,6 @@ class Session:
         self.instruments: tuple[Instrument, ...] = (
             self.look_ahead, self.tokens, self.rewriting, self.steering,
         )  # fmt: skip
-        self.taken_up = drafts.take_up(story)
-        """How many times words of an earlier run, which died, became nodes of the story."""
         self._restore_screen()
         self._await(loader)
 
@@ -207,16 +201,22 @@ class Session:
 
     @property
     def instruct(self) -> bool:
-        """Whether a loaded model answers requests."""
-        return self._prompter is not None and self._prompter.frame.instruct
+        """Whether it is an instruction model; judged by its name until it is loaded."""
+        prompter = self._prompter
+        return prompter.frame.instruct if prompter is not None else is_named_instruct(self._loader.name)
 
     @property
     def prompter(self) -> Prompter:
         """The prompter for the model in use. Raises NoModel without one."""
         if self._prompter is None:
-            failed = self.engine_state == "FAILED"
-            raise NoModel(_NO_MODEL if failed else "the model is still loading")
+            raise NoModel(self._why_no_model)
         return self._prompter
+
+    @property
+    def _why_no_model(self) -> str:
+        if self.engine_state == "FAILED":
+            return "there is no model; the command `model` (ctrl+g m) chooses one"
+        return "the model is still loading"
 
     def load_model(self, path: Path) -> None:
         """Load another model, with what suits it where nobody said otherwise. Running branches stop."""
@@ -323,7 +323,7 @@ class Session:
         if self.story.read_only is not None:
             raise ReadOnlyStory(self.story.read_only)
         if self.engine_state == "FAILED":
-            raise NoModel(f"{_NO_MODEL}; the branches stay as they are")
+            raise NoModel(f"{self._why_no_model}; the branches stay as they are")
 
     def _ask(self, n: int, wish: str = "") -> Round:
         """Begin a round at the current node, or let it wait for the model."""
@@ -433,11 +433,6 @@ class Session:
         prefix = current.prefix if current is not None else None
         return text if prefix is None else prefix.join(self.story.text(self.node, END_CHARS), text)
 
-    def half_word(self, index: int) -> str:
-        """Return the letters at the end of the story that branch ``index`` goes on with, if it does."""
-        prefix = self.round.prefix if self.round is not None else None
-        return prefix.half_word(self._branch(index).text) if prefix is not None else ""
-
     def steer(self, index: int, verb: BranchVerb, **arguments: Any) -> None:
         """Call a verb of :data:`.engine.verbs.VERBS` on a branch; what it replaces stays in the tree."""
         asleep = "ended" not in VERBS[verb].states  # ended branches of an earlier session have no engine
@@ -475,8 +470,7 @@ class Session:
             if old is None or old.taken_up:
                 return old.generation if old is not None else None
             if self._prompter is None or self.engine is None:
-                reason = _NO_MODEL if self.engine_state == "FAILED" else "the model is still loading"
-                raise NoModel(f"{reason}; the branches stay as they are")
+                raise NoModel(f"{self._why_no_model}; the branches stay as they are")
             takes = tuple(
                 Take(branch.text, branch.ids, branch.finish_reason or FinishReason.STOPPED)
                 for branch in old.branches
@@ -507,13 +501,14 @@ class Session:
 
         The engine gets ``wait`` seconds to end them before.
         """
-        self.stop_all()
-        self._let_end(wait)
-        left = self.round
-        if left is not None and left.generation is not None and not left.taken:
-            self._remember(self.node, left)
-        self.keep()
-        return act()
+        with self.state_lock:
+            self.stop_all()
+            self._let_end(wait)
+            left = self.round
+            if left is not None and left.generation is not None and not left.taken:
+                self._remember(self.node, left)
+            self.keep()
+            return act()
 
     def pick(
         self, index: int, upto: int | None = None, text: str | None = None, go_on: bool = False
@@ -690,15 +685,15 @@ class Session:
                 return Context([], 0, 0)
             return self._prompter.account(self.node, self.stop)
 
-    def draft(self, sheet: str) -> drafts.Draft:
+    def draft(self, sheet: str) -> Draft:
         """Return the draft that keeps the words of the sheet called ``sheet``."""
-        return drafts.Draft(self.story, sheet)
+        return Draft(self.story, sheet)
 
     def set_text(self, text: str) -> None:
         """Change the text to ``text``."""
         self.story.set_text(text)
         self._keep_screen()
-        self._was_typed()
+        self._text_changed()
 
     def edit(self, *edits: Edit, pasted: bool = False) -> None:
         """Change the text by ``edits``, which are in order and disjoint, with places of the text before.
@@ -720,7 +715,7 @@ class Session:
             if self.view:
                 self.view = self.view | {"cursor": cursor}
             self._keep_screen()
-        self._was_typed()
+        self._text_changed()
 
     def joint(self, place: int, letter: str) -> str:
         """Return what separates a ``letter`` typed at ``place`` from a sentence that a model has ended there.
@@ -728,10 +723,6 @@ class Session:
         It is what a branch would begin with: space, or a new line; empty anywhere else.
         """
         return joint(self.story, self.round, place, letter)
-
-    def _was_typed(self) -> None:
-        self.typed += 1
-        self._text_changed()
 
     def _text_changed(self) -> None:
         for instrument in self.instruments:
@@ -779,7 +770,7 @@ class Session:
     def cut_at(self, place: int) -> NodeId:
         """Move to character ``place`` of the text; the rest becomes a branch."""
         with self.story.together():
-            node = self._cut(place)[0]
+            node = cut(self.story, place)[0]
             self.story.visit(node)
             return node
 
@@ -789,29 +780,7 @@ class Session:
         Raises Refused if a node ends there already.
         """
         with self.state_lock:
-            before, after = self.together(lambda: self._cut(place))
+            before, after = self.together(lambda: cut(self.story, place))
             if after is None:
                 raise Refused(f"node {before} ends here; there is nothing to split")
             return after
-
-    def _cut(self, place: int) -> tuple[NodeId, NodeId | None]:
-        """Return the node that ends at character ``place`` of the text, and the node cut off it, or None.
-
-        Raises Refused at the beginning of the story.
-        """
-        story = self.story
-        story.end_typing()
-        node, at = self.node_at(place)
-        if node == ROOT:
-            raise Refused("this is the beginning of the story; there is nothing before it")
-        return node, story.split(node, at) if at < len(story.node(node).text) else None
-
-    def node_at(self, place: int) -> tuple[NodeId, int]:
-        """Return the node with the character before ``place`` of the text, and the offset after it."""
-        path = self.story.path(self.node)
-        ends = list(accumulate(len(node.text) for node in self.story.nodes(path)))
-        index = min(bisect_left(ends, place), len(ends) - 1)
-        return path[index], place - (ends[index - 1] if index else 0)
-
-
-_NO_MODEL = "there is no model; the command `model` (ctrl+g m) chooses one"

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from srbwriter.engine.types import NoRoom, Stop
+from srbwriter.engine.types import EngineError, NoRoom, Stop
 from srbwriter.prose import sentence_ends
-from srbwriter.story import Refused, StoryError
+from srbwriter.story import Refused
 from srbwriter.story.context import place_near_end
 
 from .instrument import Instrument
@@ -41,15 +40,16 @@ class Steering(Instrument):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._follow: set[tuple[object, int]] = set()  # (identity of a round, index) with a prompt of its own
-        self._ending: WeakKeyDictionary[Branch, tuple[Stop, Stop]] = (
-            WeakKeyDictionary()
-        )  # its rule, and before
+        self._ending: WeakKeyDictionary[Branch, tuple[Stop, Stop]] = WeakKeyDictionary()
+        """Branches that end with their sentence: the rule for that, and the one before it."""
 
     def round_begins(self, current: Round) -> None:
         """Steer branches of an earlier session as they were, once an engine has them again."""
         for index in {*current.notes, *current.wishes}:
-            self.later(lambda index=index: self._put_prompt(current, index))
+            try:
+                self._steer(current, index, current.notes.get(index, ""), current.wishes.get(index, ""))
+            except EngineError as error:
+                log.warning("branch %d does not follow its note: %s", index + 1, error)
 
     def note(self, index: int) -> str:
         """Return the note of branch ``index``."""
@@ -57,14 +57,9 @@ class Steering(Instrument):
 
     def words(self, index: int) -> list[str]:
         """Return what branch ``index`` is steered by, in a few words each."""
-        current, words = self._round, list[str]()
-        follows = (current.identity, index) in self._follow
-        if current.notes.get(index) and (follows or not current.taken_up):
-            words.append("note")
-        branch = current.branches[index]
-        if branch.live and branch in self._ending:
-            words.append("last sentence")
-        return words
+        branch = self._round.branches[index]
+        ending = branch.live and branch in self._ending
+        return ["note"] * bool(self.note(index)) + ["last sentence"] * ending
 
     @property
     def _round(self) -> Round:
@@ -73,64 +68,47 @@ class Steering(Instrument):
             raise IndexError("there are no branches")
         return current
 
-    def put_note(self, index: int, note: str) -> Future[None]:
+    def put_note(self, index: int, note: str) -> None:
         """Let branch ``index`` follow ``note`` from here on, instead of an earlier one; empty for none.
 
-        The note stands before the last line of the prompt, for this branch alone. The future ends once the
-        engine has it, or with NoRoom if the context is too small; the note is kept all the same.
+        The note stands before the last line of the prompt, for this branch alone. Raises NoRoom if the
+        context is too small.
         """
+        self._session.steered(index)
         current = self._round
-        current.notes[index] = " ".join(note.split())
-        return self.later(lambda: self._put_prompt(current, index))
+        self._steer(current, index, " ".join(note.split()), current.wishes.get(index, ""))
 
-    def reroll_with_wish(self, index: int, wish: str) -> Future[None]:
+    def reroll_with_wish(self, index: int, wish: str) -> None:
         """Write branch ``index`` again with ``wish`` near the end of its prompt; the others continue.
 
-        Raises Refused if the text before the branches has changed. The future ends as for a note.
+        Raises Refused if the text before the branches has changed, and NoRoom as for a note.
         """
-        session, current = self._session, self._round
+        session = self._session
         if session.stale:
             raise Refused("the text before these branches has changed; ask for new branches")
-        session.steered(index)
-        current.wishes[index] = wish
+        branch, current = session.steered(index), self._round
+        self._steer(current, index, current.notes.get(index, ""), wish)
+        branch.reroll(stop=session.stop_of_answer(branch.stop_rule))
 
-        def act() -> None:
-            self._put_prompt(current, index)
-            branch = current.branches[index]
-            branch.reroll(stop=session.stop_of_answer(branch.stop_rule))
-
-        return self.later(act)
-
-    def _put_prompt(self, current: Round, index: int) -> None:
-        """Give a branch the prompt with its note and its wish; not if the writer has left the round."""
-        session = self._session
-        try:
-            branch, engine = session.steered(index), session.engine
-            if session.round is not current or engine is None:
-                return
-            prompt = branch.generation.prompt_ids
-            if wish := current.wishes.get(index):
-                segments = session.prompter.segments_of_wish(current.parent, wish)
-                ids = [token for segment in segments for token in segment.tokens]
-                prompt = insert_near_end(engine, prompt, ids)
-            if note := current.notes.get(index):
-                prompt = insert_near_end(engine, prompt, engine.tokenize_continuation(f"{note}\n"))
-            if len(prompt) + len(branch.buffer.ids) + SENTENCE_TOKENS > engine.n_ctx:
-                raise NoRoom("the context has no room for it; choose a shorter note, or a larger context")
-            branch.set_prompt(prompt if wish or note else ())
-            self._follow.add((current.identity, index))
-        finally:
-            self._keep(current, index)
-
-    def _keep(self, current: Round, index: int) -> None:
-        """Keep the note with the branch's node."""
-        try:
-            self._session.keep()
-            note = current.notes.get(index, "")
-            if index < len(current.tracks):
-                current.story.put_meta(current.tracks[index].nodes[0][0], NOTE, note)
-        except StoryError as error:  # it is steered all the same
-            log.warning("what a branch is steered by is not saved: %s", error)
+    def _steer(self, current: Round, index: int, note: str, wish: str) -> None:
+        """Give a branch its own prompt, with a note and a wish, or that of its round without both."""
+        session, engine, branch = self._session, self._session.engine, current.branches[index]
+        assert engine is not None
+        prompt = branch.generation.prompt_ids
+        if wish:
+            segments = session.prompter.segments_of_wish(current.parent, wish)
+            prompt = insert_near_end(engine, prompt, [t for segment in segments for t in segment.tokens])
+        if note:
+            prompt = insert_near_end(engine, prompt, engine.tokenize_continuation(f"{note}\n"))
+        if len(prompt) + len(branch.buffer.ids) + SENTENCE_TOKENS > engine.n_ctx:
+            raise NoRoom("the context has no room for it; choose a shorter note, or a larger context")
+        branch.set_prompt(prompt if wish or note else ())
+        session.keep()  # its node may be new
+        current.notes[index] = note
+        if wish:
+            current.wishes[index] = wish
+        if index < len(current.tracks):
+            current.story.put_meta(current.tracks[index].nodes[0][0], NOTE, note)
 
     def end(self, index: int) -> None:
         """Let branch ``index`` end with its sentence; one that has ended goes on until there.
@@ -149,7 +127,7 @@ class Steering(Instrument):
 
             def look() -> None:  # on the engine's thread
                 if not branch.live and branch.stop_rule is self._ending[branch][0]:
-                    branch.set_stop(before)
+                    branch.change(stop=before)
 
             branch.generation.add_listener(look)
         self._ending[branch] = stop, before

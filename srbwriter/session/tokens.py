@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +21,6 @@ from srbwriter.engine.types import (
     EngineError,
     NoModel,
     Priority,
-    Prompt,
     Request,
     TokenRun,
 )
@@ -33,7 +31,6 @@ from .scoring import Written, scoring_request, story_tokens, tokens_with_text
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
-    from srbwriter.story.context import Assembly
 
     from .session import Session
 
@@ -107,14 +104,15 @@ class Tokens(Instrument):
 
     @property
     def progress(self) -> str:
-        running = [(first, lookup) for first, lookup, _ in self._scoring.values() if not lookup.done]
-        since = min((at for _, lookup, at in self._scoring.values() if not lookup.done), default=math.inf)
+        """What is looked up for longer than a second, as one line of text; empty if nothing is."""
+        running = [(first, lookup, at) for first, lookup, at in self._scoring.values() if not lookup.done]
         current = self._session.round
         writing = current is not None and any(branch.live for branch in current.branches)
+        since = min((at for _, _, at in running), default=math.inf)
         if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # paused by branches
             return ""
-        total = sum(len(lookup.prompt_ids) - first for first, lookup in running)
-        done = sum(max(0, lookup.prompt_done - first) for first, lookup in running)
+        total = sum(len(lookup.prompt_ids) - first for first, lookup, _ in running)
+        done = sum(max(0, lookup.prompt_done - first) for first, lookup, _ in running)
         return f"scoring words: {100 * done // total if total else 0} %"
 
     def stop(self) -> None:
@@ -140,7 +138,20 @@ class Tokens(Instrument):
     def branch_tokens(self, index: int) -> Future[TokenText]:
         """Return the present text of branch ``index`` as tokens. Raises EngineError if no engine has it."""
         branch = self._session.steered(index)
-        return self.later(lambda: self.of_branch(branch))
+
+        def read() -> TokenText:
+            generation, buffer = branch.generation, branch.buffer
+            ids, prompt = tuple(buffer.ids), generation.prompt_ids
+            found = tokens_with_text(ids, self._model().pieces(ids), len(prompt), -branch.overlap)
+            tokens = [
+                token._replace(start=max(token.start, 0), end=max(token.end, 0))
+                for k, token in enumerate(found)
+                if k == 0 or token.start >= 0 or token.end > 0
+            ]
+            healed, take = generation.healed if branch.overlap else "", (generation.number, buffer.revision)
+            return TokenText(prompt, ids, tokens, healed, index, take)
+
+        return self.later(read)
 
     def story_tokens(self) -> Future[TokenText]:
         """Return the part of the story that the model reads as tokens. Raises NoModel, StoryError."""
@@ -148,28 +159,15 @@ class Tokens(Instrument):
         with session.state_lock:
             prompter = session.prompter
             session.keep()
-            here, length = session.story.current, len(session.text())
-        return self.later(
-            lambda: self.of_story(prompter.assemble(here, session.story.settings(here), session.stop), length)
-        )
+            here, length = session.node, len(session.text())
 
-    def of_branch(self, branch: Branch) -> TokenText:
-        """Return the present text of a branch, detokenised by the engine. Raises EngineError."""
-        engine, generation, buffer = self._model(), branch.generation, branch.buffer
-        ids, prompt = tuple(buffer.ids), generation.prompt_ids
-        tokens = tokens_with_text(ids, engine.pieces(ids), len(prompt), -branch.overlap)
-        tokens = [token for k, token in enumerate(tokens) if k == 0 or token.start >= 0 or token.end > 0]
-        tokens = [token._replace(start=max(token.start, 0), end=max(token.end, 0)) for token in tokens]
-        healed = generation.healed if branch.overlap else ""
-        take = generation.number, buffer.revision
-        return TokenText(prompt, ids, tokens, healed, branch.index, take)
+        def read() -> TokenText:
+            found = prompter.assemble(here, session.story.settings(here), session.stop)
+            shown = sum(len(segment.text) for segment in found.segments if segment.source == "story")
+            tokens = story_tokens(self._model(), found.segments, length - shown)
+            return TokenText((), found.tokens, tokens)
 
-    def of_story(self, assembly: Assembly, length: int) -> TokenText:
-        """Return the part of the story that the model reads; it has ``length`` characters. Raises
-        EngineError."""
-        end = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
-        tokens = story_tokens(self._model(), assembly.segments, length - end)
-        return TokenText((), assembly.tokens, tokens)
+        return self.later(read)
 
     # ---- alternatives
 
@@ -181,31 +179,28 @@ class Tokens(Instrument):
         """
         if not 0 <= place < len(text.tokens):
             return ()
-        self._ask(text, place, Priority.NORMAL)
+        self._ask(text, place)
         found = self._alternatives_at(text, place)
         if found is not None:
             for near in (place + k * side for k in range(1, AHEAD + 1) for side in (1, -1)):
                 if 0 <= near < len(text.tokens):
-                    self._ask(text, near, Priority.NORMAL)
+                    self._ask(text, near)
         return found
 
-    def _ask(self, text: TokenText, place: int, priority: Priority) -> None:
+    def _ask(self, text: TokenText, place: int) -> None:
         if place in text.asked or text.problem:
             return
         path = text.path(place)
         heals = text.healed if place == 0 else ""
-        prompt: Prompt = (TokenRun("", path), TokenRun(heals)) if heals else path
+        request = Request(
+            (TokenRun("", path), TokenRun(heals)) if heals else path, stop=ONLY_READ,
+            next_logprobs=ALTERNATIVES, next_ids=(text.tokens[place].id,), priority=Priority.NORMAL,
+            heal=bool(heals), add_bos=False,
+        )  # fmt: skip
         try:
-            text.asked[place] = self._question(prompt, bool(heals), text.tokens[place].id, priority)
+            text.asked[place] = self._model().submit(request)
         except EngineError as error:
             text.problem = str(error)
-
-    def _question(self, prompt: Prompt, heal: bool, token: int, priority: Priority) -> Generation:
-        request = Request(
-            prompt, stop=ONLY_READ, next_logprobs=ALTERNATIVES, next_ids=(token,), priority=priority,
-            heal=heal, add_bos=False,
-        )  # fmt: skip
-        return self._model().submit(request)
 
     def _alternatives_at(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
         """Return the result of a request."""
@@ -216,16 +211,13 @@ class Tokens(Instrument):
             text.problem = str(generation.error)
             return ()
         if generation.done and place not in text.known:
-            self._spell(text, place, generation.next_logprobs)
+            engine, found, logprobs = self._model(), list[Alternative](), generation.next_logprobs
+            pieces = engine.pieces([token for token, _ in logprobs])
+            for (token, logprob), piece in zip(logprobs, pieces, strict=True):
+                name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
+                found.append(Alternative(token, logprob, shown(piece, name)))
+            text.known[place] = tuple(found)
         return text.known.get(place)
-
-    def _spell(self, text: TokenText, place: int, logprobs: Sequence[tuple[int, float]]) -> None:
-        engine, found = self._model(), list[Alternative]()
-        pieces = engine.pieces([token for token, _ in logprobs])
-        for (token, logprob), piece in zip(logprobs, pieces, strict=True):
-            name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
-            found.append(Alternative(token, logprob, shown(piece, name)))
-        text.known[place] = tuple(found)
 
     # ---- forks and bans at a token
 
@@ -287,15 +279,15 @@ class Tokens(Instrument):
 
     # ---- log-probabilities of a text
 
-    def scores(self, ids: tuple[int, ...], first: int, done: bool = True) -> dict[int, float]:
+    def scores(self, ids: tuple[int, ...], first: int) -> dict[int, float]:
         """Return the known log-probabilities of a path's tokens from ``first`` on, by number.
 
-        If ``done``, the others are looked up while the engine is idle.
+        The others are looked up while the engine is idle.
         """
         self.collect()
         known = self._session.scored.of(ids)
         missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
-        if missing is not None and done and ids not in self._scoring and ids not in self._refused:
+        if missing is not None and ids not in self._scoring and ids not in self._refused:
             self._look_up(ids, missing)
         return known
 

@@ -6,7 +6,6 @@ in the nodes of the branches.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from srbwriter.story import Story
@@ -37,15 +36,15 @@ def remember_wish(story: Story, text: str) -> str:
     return wish
 
 
-def ask_wish(session: Session, wish: str, index: int | None = None) -> Future[None] | None:
+def ask_wish(session: Session, wish: str, index: int | None = None) -> None:
     """Request branches that follow ``wish``; with ``index`` write only that branch again.
 
-    Its text so far stays as an earlier version, and the others continue; what is returned ends when it is
-    begun. Raises ValueError for no wish, and EngineError or StoryError as :meth:`Session.generate` does.
+    Its text so far stays as an earlier version, and the others continue. Raises ValueError for no wish, and
+    EngineError or StoryError as :meth:`Session.generate` does.
     """
     session.may_write()
     wish = remember_wish(session.story, wish)
-    if index is not None:
-        return session.steering.reroll_with_wish(index, wish)
-    session.generate(wish=wish)
-    return None
+    if index is None:
+        session.generate(wish=wish)
+    else:
+        session.steering.reroll_with_wish(index, wish)

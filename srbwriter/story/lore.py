@@ -6,6 +6,7 @@ time limit.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,12 +30,10 @@ MAX_PATTERN = 1000
 """Longest pattern, in characters, that is compiled at all."""
 
 MAX_EXPANSION = 10_000
-"""Most steps a pattern may have once its smallest counts are written out, as the compiler does.
-
-``((a{500}){500}){500}`` is short, and would exhaust the memory.
-"""
+"""Largest product of the counts ``{n}`` of a pattern: the compiler writes them out, one within the other."""
 
 _FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}
+_COUNT = regex.compile(r"\{(\d+)(?:,\d*)?\}")
 _IDLE_FLAGS = frozenset("guyv")  # JavaScript flags that change nothing about whether a text matches
 
 
@@ -116,7 +115,7 @@ def _compile_regex(key: str) -> regex.Pattern[str]:
     pattern, flag_text = key[1 : key.rfind("/")], key[key.rfind("/") + 1 :]
     if len(pattern) > MAX_PATTERN:
         raise LoreKeyError(f"the pattern is longer than {MAX_PATTERN} characters")
-    if expanded_size(pattern) > MAX_EXPANSION:
+    if math.prod(max(int(count), 1) for count in _COUNT.findall(pattern)) > MAX_EXPANSION:
         raise LoreKeyError(f"its counts multiply to more than {MAX_EXPANSION} steps")
     flags = regex.VERSION0
     for letter in flag_text:
@@ -127,32 +126,6 @@ def _compile_regex(key: str) -> regex.Pattern[str]:
         return regex.compile(pattern.replace(r"\/", "/"), flags)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise LoreKeyError(f"not a regular expression: {error}") from error
-
-
-_STEP = regex.compile(
-    r"""\\. | \[\^?\]?(?:\\.|[^\]\\])*\] | \{(?P<count>\d+)(?:,\d*)?\} | .""", regex.DOTALL | regex.VERBOSE
-)
-
-
-def expanded_size(pattern: str) -> int:
-    """Return the number of steps in a pattern with every ``{n}`` and ``{n,m}`` written out n times."""
-    sizes, last = [0], [0]  # of each open group: all of it so far, and what a count would repeat
-    for step in _STEP.finditer(pattern):
-        if step.group() == "(":
-            sizes.append(0)
-            last.append(0)
-        elif step.group() == ")" and len(sizes) > 1:
-            last.pop()
-            last[-1] = sizes.pop()
-            sizes[-1] += last[-1]
-        elif step["count"]:
-            more = last[-1] * (max(int(step["count"]), 1) - 1)
-            last[-1] += more
-            sizes[-1] += more
-        else:
-            last[-1] = 1
-            sizes[-1] += 1
-    return sum(sizes)
 
 
 class _Matcher:

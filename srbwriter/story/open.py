@@ -69,18 +69,21 @@ def _with_rows(image: Image, rows: Rows) -> Image:
     return store.checked(image, image.damage.problem if image.damage is not None else "")
 
 
-def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Opened:
+def open_story(
+    path: Path, *, readonly: bool, backups: Path | None = None, lock: FileLock | None = None
+) -> Opened:
     """Read the story at ``path``, for writing if that is possible and ``readonly`` is false.
+
+    ``lock`` is its lock if the caller has it.
 
     Raises NotAStory, TooNew, or NotSaved without room for an upgrade.
     """
     path = paths.expanded(path).resolve()
-    check_file(path)
-    lock: FileLock | None = None
     why = ReadOnly(Blocked.ASKED, f"{path.name} was opened for reading only") if readonly else None
-    if why is None:
-        lock, why = _locked(path)
     try:
+        check_file(path)
+        if why is None and lock is None:
+            lock, why = locked(path)
         opened = _read(path, lock, backups or paths.backup_dir()) if lock is not None else None
         if opened is None:
             opened = Opened(path, read_story(path), read_only=why)
@@ -95,7 +98,8 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
         raise
 
 
-def _locked(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
+def locked(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
+    """Lock the story at ``path``, or say why it cannot be."""
     if not os.access(path, os.W_OK):
         return None, ReadOnly(Blocked.NO_PERMISSION, f"{path.name} may not be written to")
     try:

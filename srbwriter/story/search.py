@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+import regex
 
 from srbwriter.story.model import Hit, State
 from srbwriter.unspaced import CHARACTER
@@ -17,52 +20,61 @@ MARK_START, MARK_END = "\x02", "\x03"
 _AROUND = 40  # characters of an excerpt before the first match
 _EXCERPT = 120
 _PART = re.compile(r'"([^"]*)"|(\S+)')
-_ALIKE = str.maketrans(
-    {"‘": "'", "’": "'", "‚": "'", "‛": "'", "`": "'", "´": "'", "′": "'", "“": '"', "”": '"', "„": '"',
-     "‟": '"', "«": '"', "»": '"', "″": '"', "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-", "―": "-",
-     "−": "-", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2002": " ", "\u2003": " ", "\u200a": " ",
-     "\t": " ", "\u00ad": None, "\u200b": None}
-)  # fmt: skip
+_ALIKE: dict[str, str] = {
+    **dict.fromkeys("‘’‚‛`´′", "'"),
+    **dict.fromkeys("“”„‟«»″", '"'),
+    **dict.fromkeys("‐‑‒–—―−", "-"),
+    **dict.fromkeys("\t\u00a0\u2002\u2003\u2009\u200a\u202f", " "),
+    **dict.fromkeys("\u00ad\u200b", ""),
+}
+_TABLE = str.maketrans(_ALIKE)
+_CLUSTER = regex.compile(r"\X")  # a letter with its accents, or the parts of a Hangul syllable
 
 
-def alike(text: str) -> str:
+def alike(text: str, case: bool = False) -> str:
     """Return ``text`` in the form in which searches compare it; its length may differ."""
     if text.isascii():
-        return text.translate(_ALIKE).lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).translate(_ALIKE).casefold())
+        text = text.translate(_TABLE)
+        return text if case else text.lower()
+    text = unicodedata.normalize("NFC", text).translate(_TABLE)
+    return text if case else unicodedata.normalize("NFC", text.replace("İ", "i").casefold())
 
 
-def places(text: str) -> list[int]:
-    """Return where each character of :func:`alike` of ``text`` comes from, and the length of ``text``."""
-    found: list[int] = []
+@lru_cache(maxsize=2)  # the words are typed letter by letter
+def _lines(text: str, case: bool) -> list[tuple[str, str]]:
+    return [(line, alike(line, case)) for line in text.split("\n")]
+
+
+def matches(text: str, words: str, *, case: bool = False, whole: bool = False) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each occurrence of ``words``, a part of a line, in ``text``.
+
+    ``whole``: only where no letter, digit or underscore comes directly before or after.
+    """
+    wanted = alike(words, case)
+    pattern = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)" if whole else re.escape(wanted))
     at = 0
-    while at < len(text):
-        end = at + 1
-        while end < len(text) and unicodedata.combining(text[end]):
-            end += 1
-        found += [at] * len(alike(text[at:end]))
-        at = end
-    return [*found, len(text)]
+    for line, folded in _lines(text, case) if wanted else ():
+        if wanted in folded:
+            yield from ((at + start, at + end) for start, end in _places(line, folded, pattern, case))
+        at += len(line) + 1
 
 
-def matches(text: str, words: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each occurrence of ``words`` in ``text``."""
-    wanted = alike(words)
-    if not wanted:
+def _places(line: str, folded: str, pattern: re.Pattern[str], case: bool) -> Iterator[tuple[int, int]]:
+    """Yield where ``pattern`` matches ``folded``, as places of ``line``; no match ends within a letter."""
+    if line.isascii():
+        yield from (found.span() for found in pattern.finditer(folded))
         return
-    folded = alike(text)
-    at = folded.find(wanted)
-    if at < 0:
-        return
-    where = places(text) if len(folded) != len(text) or not text.isascii() else None
-    while at >= 0:
-        end = at + len(wanted)
-        if where is None:
-            yield at, end
-        elif len(where) == len(folded) + 1:
-            stop = where[end] if end < len(where) else len(text)
-            yield where[at], max(stop, where[at] + 1)
-        at = folded.find(wanted, end)
+    parts, begins, at = list[str](), dict[int, int](), 0  # place in what is compared → place in the line
+    for cluster in _CLUSTER.finditer(line):
+        part = alike(cluster[0], case)
+        if part:
+            begins[at] = cluster.start()
+        parts.append(part)
+        at += len(part)
+    begins[at] = len(line)
+    for found in pattern.finditer("".join(parts)):
+        if found.start() in begins and found.end() in begins:
+            yield begins[found.start()], begins[found.end()]
 
 
 def search(tree: Tree, query: str, limit: int, with_bin: bool) -> list[Hit]:

@@ -21,9 +21,9 @@ from typing import Self
 from uuid import uuid4
 
 from srbwriter.story import backup, convert, outline, search, store
-from srbwriter.story.connection import making, not_saved, remove, state_of
+from srbwriter.story.connection import log_of, making, not_saved, remove, state_of
 from srbwriter.story.edits import Edit, edit_between
-from srbwriter.story.journal import FileLock, InUse, Journal, SaveState
+from srbwriter.story.journal import FileLock, Journal, SaveState
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
@@ -52,7 +52,7 @@ from srbwriter.story.model import (
     settings_text,
 )
 from srbwriter.story.node import Node, Recipe, node_of
-from srbwriter.story.open import Opened, create_story, open_story, read_story, rescue_of
+from srbwriter.story.open import Opened, create_story, locked, open_story, read_story, rescue_of
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import Image
 from srbwriter.story.text import TextEditor
@@ -219,18 +219,14 @@ class Story(Tree):
         """
         if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
             return False
-        from srbwriter.story.connection import log_of
-
-        try:
-            lock: FileLock | None = FileLock(self._path)
-        except (InUse, OSError):
-            lock = None
         now = state_of(self._path), state_of(log_of(self._path))
-        if lock is None and now == self._seen:
+        lock, _ = locked(self._path)
+        if now[0] is None or (lock is None and now == self._seen):
+            if lock is not None:  # the story was moved or deleted there
+                lock.release()
             return False
         if lock is not None:
-            lock.release()
-            opened = open_story(self._path, readonly=False)
+            opened = open_story(self._path, readonly=False, lock=lock)
         else:
             opened = Opened(self._path, read_story(self._path), read_only=self.read_only)
         with self.lock:

@@ -41,7 +41,7 @@ class Unit:
     node: NodeId
     start: int
     end: int
-    before: str | None  # the text of the node before it, if the action changes no other node
+    before: str | None  # the text of the node before it, if an undo of the action gives exactly that
     later: NodeId  # nodes from this number on were made after it began
     last: float
 
@@ -99,8 +99,8 @@ class TextEditor:
         found = node_edits(pieces, parts)
         if len(edits) == 1 and len(found) == 1:  # one edit of one node, so that typing can go on
             [(node, some)] = found.items()
-            if len(some) == 1 and self._goes_on(some[0], tree.node(node), end):
-                return end
+            if len(some) == 1 and (done := self._goes_on(some[0], tree.node(node), end)) is not None:
+                return done
         return self._respell(_plainly(found), end)
 
     def append(self, end: NodeId, text: str) -> NodeId:
@@ -112,12 +112,13 @@ class TextEditor:
         followed = any(tree.node(c).state != State.ABSORBED for c in tree.all_children(end))
         if own and not followed:
             edit = Edit(len(node.text), len(node.text), text)
-            return end if self._goes_on(edit, node, end) else self._respell(_plainly({end: [edit]}), end)
+            done = self._goes_on(edit, node, end)
+            return done if done is not None else self._respell(_plainly({end: [edit]}), end)
         tree.check_unwritten(node)
         with tree.verb("type", end) as action:
             made = tree.add_node(end, plain(text, "writer"), "writer")
             action.became, action.typed = made.id, tree.words(made.id) - tree.words(end)
-        self._begin_unit(action.number, made.id, 0, len(text), "")
+        self._begin_unit(action.number, made.id, 0, len(text), "" if action.was == end else None)
         return made.id
 
     def put_passage(self, start: int, end: int, spans: Spans, node: NodeId) -> None:
@@ -144,7 +145,8 @@ class TextEditor:
         tree.check_unwritten(*map(tree.node, edits))
         first = next(iter(edits))
         with tree.verb("edit", first) as action:
-            words, place, text = tree.words(end), first, tree.node(first).text if len(edits) == 1 else None
+            words, place = tree.words(end), first
+            text = tree.node(first).text if len(edits) == 1 and action.was == end else None
             for number in reversed(edits):  # deepest first
                 node = tree.node(number)
                 some = [edit for edit, _ in edits[number]]
@@ -215,7 +217,7 @@ class TextEditor:
             action.became = tree.add_node(base, plain(words, "writer"), "writer").id if words else base
             action.typed = tree.words(action.became) - count
         if words:
-            self._begin_unit(action.number, action.became, 0, len(words), "")
+            self._begin_unit(action.number, action.became, 0, len(words), None)
         return action.became
 
     # -- one action for many keystrokes ------------------------------------------------------------
@@ -223,21 +225,21 @@ class TextEditor:
     def _begin_unit(self, action: int, node: NodeId, start: int, end: int, before: str | None) -> None:
         self.unit = Unit(action, node, start, end, before, self._tree.next_number, self.clock())
 
-    def _goes_on(self, edit: Edit, node: Node, end: NodeId) -> bool:
-        """Make ``edit`` a part of the last action, if it continues its typing; say if it did."""
+    def _goes_on(self, edit: Edit, node: Node, end: NodeId) -> NodeId | None:
+        """Make ``edit`` a part of the last action; return the end of the text, or None if it is no part."""
         tree, unit = self._tree, self.unit
         if unit is None or unit.node != node.id or node.author == "model" or unit.action != tree.last_action:
-            return False
+            return None
         if self.clock() - unit.last > PAUSE_SECONDS or not unit.start <= edit.end or edit.start > unit.end:
-            return False
+            return None
         if any(child >= unit.later for child in tree.all_children(node.id)):
-            return False  # a branch started below it since then follows the words as they are now
+            return None  # a branch started below it since then follows the words as they are now
         typed = node.text[unit.start : unit.end]
         following = edit.text or node.text[edit.end : edit.end + 1]
         ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not following.startswith(_ENDS)
         full = len(typed) > UNIT_CHARS and typed[-1:].isspace()
         if (ended or full) and len(edit.text) > edit.end - edit.start:
-            return False
+            return None
         with tree.verb("edit", node.id, again=True) as action:
             words = node.count[0]
             tree.put_spans(node, edited(node.spans, [edit], [plain(edit.text, "writer")], tree.token_sizes))
@@ -246,10 +248,11 @@ class TextEditor:
         unit.end = max(unit.end, edit.end) + len(edit.text) - (edit.end - edit.start)
         unit.last = self.clock()
         if node.text == unit.before:  # all that was typed is taken back
+            self.unit = None
             if unit.action == tree.last_action:
                 tree.undo()
-            self.unit = None
-        return True
+                return tree.current
+        return end
 
 
 def _plainly(edits: dict[NodeId, list[Edit]]) -> dict[NodeId, list[tuple[Edit, Spans | None]]]:

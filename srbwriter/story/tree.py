@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -76,18 +76,20 @@ class Action:
     became: NodeId
     typed: int = 0
     picked: int = 0
-    notes: list[Note] = field(default_factory=list["Note"])
+    notes: list[Note] = field(default_factory=list[Note])
 
     def row(self) -> tuple[Any, ...]:
-        data: Any = msgpack.packb(astuple(self))  # pyright: ignore[reportUnknownMemberType]
-        return self.number, data
+        return self.number, cast("Any", msgpack).packb(astuple(self))
 
     @classmethod
     def of(cls, data: bytes) -> Action:
         """The inverse of :meth:`row`. Raises ValueError or TypeError for other bytes."""
-        *fields, notes = msgpack.unpackb(data, use_list=False)  # pyright: ignore
-        lists = ("split", "join", "text")
-        return cls(*fields, notes=[(*n[:3], list(n[3]) if n[1] in lists else n[3]) for n in notes])  # pyright: ignore
+        values = cast("Any", msgpack).unpackb(data, use_list=False)
+        notes: list[Any] = [
+            (*note[:3], list(note[3]) if note[1] in ("split", "join", "text") else note[3])
+            for note in values[-1]
+        ]
+        return cls(*values[:-1], notes=notes)
 
 
 class Tree:
@@ -170,7 +172,7 @@ class Tree:
             elif what is self._values or what is self._days:
                 what[name] = old
             else:
-                self._actions, self._done = old
+                self._actions, self._done = cast(tuple[list[Action], int], old)
         self._last_olds = {}
 
     @contextmanager
@@ -328,7 +330,8 @@ class Tree:
         if table == "recipe":
             return key, self._recipes[key].model, json.dumps(dict(self._recipes[key].sampling))
         first = self._actions[0].number if self._actions else 0
-        found: Action | None = self._actions[key - first] if 0 <= key - first < len(self._actions) else None
+        at = int(key) - first
+        found = self._actions[at] if 0 <= at < len(self._actions) else None
         return found.row() if found is not None and found.number == key else None
 
     def _rows(self) -> Rows:

@@ -96,7 +96,7 @@ def test_everything_that_is_wrong_in_file_flag_and_variable_is_said_in_one_go(
     ("line", "words"),
     [
         ("open", "STORY is missing"),
-        ("models info a b --measur", "'b' is one word too many"),
+        ("models use a b --measur", "'b' is one word too many"),
         ("backup create x", "ACTION: 'create': expected one of list, make, restore"),
         ("backup restore x newest", "NUMBER: 'newest': expected a number"),
         ("-m a.gguf write", "the command comes first: srbwriter write"),

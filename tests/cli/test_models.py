@@ -102,14 +102,10 @@ def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path) -> None:
         f"use {bad}": "not a GGUF file",
         f"use {folder}": "no model is in this folder",
         "pull novelist": "expected OWNER/REPO",
-        "info unheard-of": "no model is called",
     }.items():
         code, _, err = run(*line.split())
         assert code == Exit.MODEL and words in err, line
     assert model_in_use() == bundled_model()
-    put(paths.models_dir() / "bad.gguf", b"no model")
-    code, out, err = run("info", "bad")
-    assert (code, out) == (Exit.MODEL, "") and "not a GGUF file" in err
 
 
 def test_a_model_is_pulled_and_used(run: Any, hub: Hub) -> None:
@@ -209,15 +205,3 @@ def test_an_address_given_by_a_flag_is_fetched(real_hub: Hub, capsys: pytest.Cap
     url = f"{real_hub.url}/{REPO}/resolve/main/storyteller-Q8_0.gguf"
     assert write(capsys, "--model-url", url)[0] == Exit.OK
     assert (paths.models_dir() / "storyteller-Q8_0.gguf").exists()
-
-
-# ---- info
-
-
-def test_what_a_model_is_and_can_do(run: Any) -> None:
-    code, out, err = run("info")
-    assert (code, err) == (Exit.OK, "")
-    assert re.search(r"^name +storyteller$", out, re.M) and re.search(r"^fills gaps +yes$", out, re.M)
-    facts = json.loads(run("info", "storyteller", "--json")[1])
-    assert (facts["kind"], facts["quantisation"]) == ("llama 8.5M Q8_0", "Q8_0")
-    assert facts["fills_gaps"] and facts["embeddings"] == "mean"

@@ -75,7 +75,7 @@ def ended(process: subprocess.Popen[str]) -> int:
 
 
 def test_it_serves_until_a_signal_where_the_program_says() -> None:
-    """Flags without effect are told before that. SIGTERM: test_several_models_on_one_port."""
+    """Flags without effect are told before that."""
     process, line = start("--port", "0", "--tcp", "0", "--ctx-size", "512", "--threads-http", "4")
     try:
         assert line == (

@@ -66,6 +66,13 @@ def test_a_story_goes_by_path_file_title_and_word(tmp_path: Path) -> None:
     assert find_story(str(outside)) == outside
 
 
+def test_a_name_that_two_stories_have_is_asked_for(run: Any) -> None:
+    first, second = make("Same"), make("Same")
+    code, _, err = run("delete", "same")
+    assert code == Exit.USAGE and str(first) in err and str(second) in err and "give the path" in err
+    assert library_files() == {first.name, second.name}
+
+
 ON_STORIES = ("info", "check", "rename", "export", "open", "backup make")
 
 

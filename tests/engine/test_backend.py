@@ -222,8 +222,8 @@ def test_other_settings_and_rules_while_it_writes(backend: Backend) -> None:
     [branch] = generation.branches
     until(generation, lambda: len(branch.text) > 10)
     begun = branch.text
-    branch.set_sampling(Sampling(temperature=0.0))
-    branch.set_stop(rule(backend, Stop(max_tokens=300, boundary="sentence", ignore_eog=True)))
+    branch.change(Sampling(temperature=0.0))
+    branch.change(stop=rule(backend, Stop(max_tokens=300, boundary="sentence", ignore_eog=True)))
     generation.wait(WAIT)
     assert branch.text.startswith(begun)
     assert branch.finish_reason is FinishReason.SENTENCE

@@ -149,8 +149,8 @@ def test_phrases_can_be_changed_midway_and_differ_from_branch_to_branch() -> Non
         one, two = generation.branches
         drive(engine, lambda: len(one.ids) >= 30)
         begun = len(one.text)
-        one.set_sampling(Sampling(banned_phrases=("the", "a", "was")))
-        two.set_sampling(Sampling())
+        one.change(Sampling(banned_phrases=("the", "a", "was")))
+        two.change(Sampling())
         finish(engine, generation)
         assert not ends_of(["the", "a", "was"], one.text[begun:])
         assert one.bans and len(one.ids) == 60

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -31,24 +30,6 @@ SIMPLE = """\
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}[A]{% endif %}"""
-
-DOUBLING = (
-    "{%% set n = namespace(x=%s) %%}{%% for i in range(99) %%}{%% set n.x = n.x %s n.x %%}{%% endfor %%}"
-)
-
-
-BIG = "{% set x = 'x' * 3000000 %}"
-GROWING = (
-    BIG + "{{ ([x] * 900)|join }}",
-    BIG + "{{ ''.join([x] * 900) }}",
-    BIG + "{{ ([x] * 900)|map('upper')|join }}",
-    BIG + "{{ x.join('y' * 999) }}",
-    BIG + "{{ ('y' * 999)|replace('y', x) }}",
-    BIG + "{{ ('y' * 999).replace('y', x) }}",
-    BIG + "{{ ('%s' * 999) % ((x,) * 999) }}",
-    "{{ '%2900000000d' % 1 }}",
-    "{{ '%.2900000000f' % 1 }}",
-)
 
 
 def show(template: str | None, messages: Any = TALK, **kwargs: Any) -> str:
@@ -136,11 +117,6 @@ def test_nothing_to_go_on_from() -> None:
         ("{% include 'x' %}", "failed"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("(" * 300 + "{{ " + "(" * 300 + "1" + ")" * 300 + " }}", "failed"),
-        ("{{ 'x' * 99999999999 }}", "characters"),
-        ("{{ [0] * 99999999999 }}", "characters"),
-        ("{{ 9 ** (9 ** (9 ** 9)) }}", "characters"),
-        (DOUBLING % ("9", "*"), "characters"),
-        (DOUBLING % ("'ab'", "+"), "characters"),
         ("{% for i in range(999999) %}x{% endfor %}", "OverflowError"),
         ("{% for i in range(9999) %}{{ 'x' * 9999 }}{% endfor %}", "characters"),
     ],
@@ -150,18 +126,6 @@ def test_bad_templates_are_named(template: str, problem: str) -> None:
         show(template)
     assert caught.value.field == "chat_template"
     assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize("template", GROWING)
-def test_no_template_makes_much_before_it_is_stopped(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "MAX_SECONDS", 60.0)  # a busy machine is slow; this is about size
-    tracemalloc.start()
-    try:
-        with pytest.raises(InvalidRequest, match="characters"):
-            show(template)
-        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
-    finally:
-        tracemalloc.stop()
 
 
 def test_what_templates_really_do_is_no_matter_of_size() -> None:

@@ -103,7 +103,7 @@ def test_a_new_seed_is_a_new_beginning(exact: Engine) -> None:
     generation = exact.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=4), sampling=Sampling(temperature=0)))
     finish(exact, generation)
     for branch in generation.branches:
-        branch.set_sampling(Sampling(temperature=1.5, seed=99))
+        branch.change(Sampling(temperature=1.5, seed=99))
         branch.extend(8)
     finish(exact, generation)
     first, second = generation.branches

@@ -91,7 +91,7 @@ def test_a_shifted_branch_can_be_rewound_behind_the_shift(engine: Engine) -> Non
     branch = generation.branches[0]
     before = branch.ids
     for keep in (140, 90, 5, 0):  # within the window, behind one shift, behind all of them
-        branch.set_stop(Stop(max_tokens=keep + 10, ignore_eog=True))
+        branch.change(stop=Stop(max_tokens=keep + 10, ignore_eog=True))
         branch.rewind(tokens=len(branch.ids) - keep)
         finish(engine, generation)
         assert branch.ids[:keep] == before[:keep]

@@ -19,7 +19,6 @@ from srbwriter.engine.parameters import (
     validate,
 )
 from srbwriter.engine.types import InvalidRequest, Sampling
-from tools import pages
 
 NUMBERS = [p for p in PARAMETERS if p.kind in ("int", "float")]
 OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling"]
@@ -89,8 +88,3 @@ def test_sampler_orders() -> None:
     assert sampler_order(("temp", "no such", "nucleus", "min_p")) == ("temperature", "top_p", "min_p")
     assert sampler_order("kyzpmt") == ("top_k", "typ_p", "top_p", "min_p", "temperature")
     assert sampler_order(SAMPLERS) == tuple(SAMPLERS)
-
-
-def test_the_page_is_made_from_the_table() -> None:
-    text = (pages.ROOT / "docs" / "sampling.md").read_text("utf-8")
-    assert pages.parameters() in text and pages.retired_parameters() in text, "run: python -m tools.pages"

@@ -129,15 +129,14 @@ def test_a_field_that_means_nothing_or_too_much_is_named_in_few_words(engine: En
 # ---- verbs
 
 MEANINGLESS: list[Callable[[Generation], None]] = [
-    lambda g: g.branches[0].set_sampling(Sampling(top_p=7.0)),
-    lambda g: g.branches[0].set_sampling(Sampling(grammar="root ::= (")),
-    lambda g: g.branches[0].set_sampling(Sampling(logit_bias=((10**6, 1.0),))),
-    lambda g: g.branches[0].set_sampling("greedy"),
-    lambda g: g.branches[0].set_sampling(None),
-    lambda g: g.branches[0].set_sampling(Sampling(regex=HALF)),
-    lambda g: g.branches[0].set_stop(Stop(strings="the")),  # type: ignore[arg-type]
-    lambda g: g.branches[0].set_stop(Stop(max_tokens=-1)),
-    lambda g: g.branches[0].set_stop(Stop(strings=(HALF,))),
+    lambda g: g.branches[0].change(Sampling(top_p=7.0)),
+    lambda g: g.branches[0].change(Sampling(grammar="root ::= (")),
+    lambda g: g.branches[0].change(Sampling(logit_bias=((10**6, 1.0),))),
+    lambda g: g.branches[0].change("greedy"),
+    lambda g: g.branches[0].change(Sampling(regex=HALF)),
+    lambda g: g.branches[0].change(stop=Stop(strings="the")),  # type: ignore[arg-type]
+    lambda g: g.branches[0].change(stop=Stop(max_tokens=-1)),
+    lambda g: g.branches[0].change(stop=Stop(strings=(HALF,))),
     lambda g: g.branches[0].append(5),  # type: ignore[arg-type]
     lambda g: g.branches[0].append("x", go_on=1),  # type: ignore[arg-type]
     lambda g: g.branches[0].reroll(seed=-3),
@@ -196,7 +195,7 @@ def test_an_error_that_nobody_foresaw_ends_the_request_that_it_is_of(
     def fails(*_: object) -> None:
         raise OverflowError("too much")
 
-    bad.branches[0].set_sampling(Sampling(top_k=7))
+    bad.branches[0].change(Sampling(top_k=7))
     setattr(bad.engine_state, place, fails)
     bad.branches[0].reroll()
     with pytest.raises(EngineError, match="too much"):

@@ -161,8 +161,8 @@ def steer_at_random(chance: Random, branch: Branch) -> None:
         lambda: branch.extend(chance.randrange(80)),
         lambda: branch.rewind(chars=chance.randrange(300)),
         lambda: branch.rewind(tokens=chance.randrange(300)),
-        lambda: branch.set_stop(rules),
-        lambda: branch.set_sampling(Sampling(temperature=0.5, seed=chance.choice([None, 4]))),
+        lambda: branch.change(stop=rules),
+        lambda: branch.change(Sampling(temperature=0.5, seed=chance.choice([None, 4]))),
     ]  # fmt: skip
     chance.choice(verbs)()
 
@@ -181,7 +181,7 @@ def test_no_verb_loses_or_doubles_a_word_while_answers_break_off(server: Scripte
             until(generation, lambda enough=enough: len(generation.log) > enough or not writing(generation))
         assert all(STORY.startswith(branch.text) for branch in branches)
     for branch in branches:
-        branch.set_stop(NO_END)
+        branch.change(stop=NO_END)
     generation.wait(WAIT)
     for branch in branches:
         branch.extend(len(STORY))

@@ -86,11 +86,11 @@ VERBS: dict[str, tuple[Callable[[Branch], None], Callable[[Branch, Before], bool
         lambda b, was: b.live and b.text.startswith(was.text + " The rain fell."),
     ),
     "set sampling": (
-        lambda b: b.set_sampling(Sampling(logit_bias=((COMPELLED, 1e6),))),
+        lambda b: b.change(Sampling(logit_bias=((COMPELLED, 1e6),))),
         lambda b, was: b.ids == (*was.ids, COMPELLED),
     ),
     "set stop": (
-        lambda b: b.set_stop(Stop(max_tokens=AT)),
+        lambda b: b.change(stop=Stop(max_tokens=AT)),
         lambda b, was: (b.finish_reason, b.ids) == (FinishReason.LENGTH, was.ids),
     ),
 }  # fmt: skip
@@ -170,7 +170,7 @@ def test_characters_are_cut_exactly(engine: Engine, where: int) -> None:
     finish(engine, generation)
     branch = generation.branches[0]
     text = branch.text
-    branch.set_stop(Stop(max_tokens=0))  # writes nothing more
+    branch.change(stop=Stop(max_tokens=0))  # writes nothing more
     branch.rewind(chars=where)
     finish(engine, generation)
     assert branch.text == text[: max(len(text) - where, 0)]

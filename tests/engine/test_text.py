@@ -131,7 +131,7 @@ def test_new_rules_release_what_only_the_old_ones_held(engine: Engine, rule: Sto
     [branch] = generation.branches
     drive(engine, lambda: len(branch.ids) >= 3)
     assert branch.text == ""
-    branch.set_stop(rule)
+    branch.change(stop=rule)
     finish(engine, generation)
     assert branch.text == ("Use" if rule.boundary else "Use\nand")
 

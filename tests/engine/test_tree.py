@@ -30,7 +30,7 @@ class TreeMachine(RuleBasedStateMachine):
         assert node.end == min(self.tree.match(ids, space)[1], most) and node.token_ids() == ids[: node.end]
         if node.seqs or node.parent is None:
             seq = next(self.numbers)
-            self.tree.add_sequence(seq, node)
+            self.tree.attach_sequence(seq, node)
             self.held[seq] = space, ids[: node.end]
 
     @precondition(lambda self: self.held)

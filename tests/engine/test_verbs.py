@@ -71,7 +71,7 @@ def test_what_does_nothing_in_a_state_says_why(state: BranchState, useless: set[
 
 
 def test_the_docs_list_the_verbs_as_they_are() -> None:
-    text = DOCS.read_text("utf-8")
-    assert pages.verbs() in text, "run: python -m tools.pages"
+    text = pages.renewed(DOCS.read_text("utf-8"))
+    assert pages.verbs() in text
     assert all(f"| `{verb.name}` | {verb.help} |" in text for verb in HTTP_VERBS)
     assert VERBS["extend"].always == "stop" and "pause does nothing: branch 0 has ended already" in text

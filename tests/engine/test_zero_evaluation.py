@@ -126,7 +126,7 @@ def test_a_rewind_evaluates_at_most_one_token(engine: Engine, tokens: int) -> No
     generation = write(engine, PROMPT, n=3)
     kept = 20 - tokens
     branch = generation.branches[1]
-    branch.set_stop(Stop(max_tokens=kept + 1, ignore_eog=True))
+    branch.change(stop=Stop(max_tokens=kept + 1, ignore_eog=True))
     with decoded_rows(engine) as rows:
         branch.rewind(tokens=tokens)
         generation.wait(WAIT)

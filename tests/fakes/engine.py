@@ -385,12 +385,9 @@ class FakeEngine(WithoutCache):
                 branch.state = BranchState.PAUSED
             case "resume" if branch.state is BranchState.PAUSED:
                 branch.state = BranchState.WRITING
-            case "set_sampling":
-                branch.sampling = command.args[0]
-            case "set_stop":
-                branch.stop_rule = command.args[0]
             case "change":
-                branch.sampling, branch.stop_rule = command.args
+                sampling, stop = command.args
+                branch.sampling, branch.stop_rule = sampling or branch.sampling, stop or branch.stop_rule
             case _:
                 pass
         return []

@@ -107,7 +107,6 @@ class FakeSession:
         self.stale = False
         self.instruct = False
         self.save_state = "saved"
-        self.taken_up = self.typed = 0
         file = folder / "story.srbw"
         self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
         if text:
@@ -139,7 +138,6 @@ class FakeSession:
 
     def edit(self, *edits: Edit, pasted: bool = False) -> None:
         self.story.replace(*edits)
-        self.typed += 1
 
     def prepare_close(self) -> None:
         """Nothing runs on its own."""
@@ -171,7 +169,6 @@ class FakeSession:
 
     def set_text(self, text: str) -> None:
         self.story.set_text(text)
-        self.typed += 1
 
     def undo(self) -> str:
         action = self.together(self.story.undo)

@@ -39,7 +39,7 @@ def _shared(path: Path, options: EngineOptions, _: object) -> SharedModel:
 
 
 # Twice for each engine, Python walks through a header with thousands of words.
-_attention_values = cache(kv_cache._attention_values)
+_read_contents = cache(kv_cache.read_contents)
 
 
 def load_engine(path: Any, options: EngineOptions | None = None, /, **more: Any) -> Engine:
@@ -49,5 +49,5 @@ def load_engine(path: Any, options: EngineOptions | None = None, /, **more: Any)
     """
     with _patched, pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "Model", _shared)
-        patch.setattr(kv_cache, "_attention_values", _attention_values)
+        patch.setattr(kv_cache, "read_contents", _read_contents)
         return Engine.load(path, options, **more)

@@ -162,16 +162,9 @@ class WordEngine:
         branch.state = BranchState.WRITING
         return self._write(branch, command.args[0])
 
-    def _do_set_sampling(self, command: Command) -> list[Event]:
-        self._branch(command).sampling = command.args[0]
-        return []
-
-    def _do_set_stop(self, command: Command) -> list[Event]:
-        self._branch(command).stop_rule = command.args[0]
-        return []
-
     def _do_change(self, command: Command) -> list[Event]:
-        self._branch(command).sampling, self._branch(command).stop_rule = command.args
+        branch, (sampling, stop) = self._branch(command), command.args
+        branch.sampling, branch.stop_rule = sampling or branch.sampling, stop or branch.stop_rule
         return []
 
     def _do_add_branch(self, command: Command) -> list[Event]:

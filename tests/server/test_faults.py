@@ -11,7 +11,6 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 
-from .conftest import Serve
 from .wire import frames
 
 PERSON = {
@@ -29,18 +28,6 @@ def post(http: httpx.Client, path: str, body: dict[str, Any]) -> httpx.Response:
 
 def text(http: httpx.Client, **more: Any) -> str:
     return post(http, "/v1/completions", {**SHORT, **more}).json()["choices"][0]["text"]
-
-
-def test_a_body_with_a_system_prompt_alone_is_taken(serve: Serve, engine: FakeEngine) -> None:
-    """As llama.cpp's README has it; and one that is refused has no effect."""
-    system = {"prompt": "Transcript of a dialog.\nUser:", "anti_prompt": "User:", "assistant_name": "A:"}
-    with httpx.Client(base_url=serve().url, timeout=30) as http:
-        for wrong in ({"n_predict": "x"}, {"id_slot": 99}, {"logit_bias": 5}):
-            refused = http.post("/completion", json={"system_prompt": system, **wrong})
-            assert refused.status_code == 400, wrong
-            assert http.get("/props").json()["system_prompt"] == ""
-        post(http, "/completion", {"system_prompt": system, "n_predict": 1})
-        assert http.get("/props").json()["system_prompt"] == system["prompt"]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
@@ -122,3 +109,23 @@ def test_an_answer_says_that_a_seed_does_not_settle_the_text(client: httpx.Clien
     for path in ("/v1/completions", "/completion"):
         assert post(client, path, {**SHORT, "seed": 5}).json()["deterministic"] is False
         assert "deterministic" not in post(client, path, SHORT).json()
+
+
+def test_fields_without_effect_are_refused_or_told(client: httpx.Client, engine: FakeEngine) -> None:
+    for path in ("/v1/completions", "/completion", "/api/v1/generate", "/srb/v1/completions"):
+        answer = client.post(path, json={"prompt": "Once", "n": 2, "best_of": 3, "max_tokens": 1})
+        assert answer.status_code == 400 and "ask for n, and choose among them" in answer.text, path
+        assert client.post(path, json={"prompt": "Once", "n": 2, "best_of": 2}).status_code == 200, path
+    engine.hold_again(1)
+    id = client.post("/srb/v1/requests", json={"prompt": "Once", "n": 1, "max_tokens": 9}).json()["id"]
+    branch = f"/srb/v1/requests/{id}/branches/0"
+    changed = client.patch(branch, json={"temperature": 0.1, "n": 3, "temprature": 1}).json()["note"]
+    assert changed == "n is for a whole request; there is no field 'temprature', perhaps 'temperature'"
+    assert "note" not in client.patch(branch, json={"temperature": 0.2}).json()
+
+
+def test_usage_counts_the_tokens_that_an_echo_lists(real: httpx.Client) -> None:
+    answer = post(real, "/v1/completions", {**SHORT, "echo": True, "logprobs": 1, "ignore_eos": True}).json()
+    tokens = answer["choices"][0]["logprobs"]["tokens"]
+    assert len(tokens) == answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + 4
+    assert "".join(tokens[: answer["usage"]["prompt_tokens"]]) == SHORT["prompt"]

@@ -118,14 +118,17 @@ def test_pick_ends_the_others_and_names_the_parent(client: httpx.Client, engine:
     assert run.text.endswith("Once there was a")
 
 
-def test_fork_is_a_new_request_from_where_the_branch_is(client: httpx.Client, engine: FakeEngine) -> None:
-    path = start(client, top_k=11)
+def test_a_parent_continues_from_where_the_branch_is(client: httpx.Client, engine: FakeEngine) -> None:
+    path = start(client)
     follow(client, path)
-    answer = client.post(path + "/branches/0/fork", json={"n": 3})
-    assert (answer.status_code, answer.json()["count"]) == (202, 3)
-    request = engine.submitted[-1]
-    assert request.prompt[0].text == "Once there was a cat."
-    assert request.sampling[0].top_k == 11
+    for chars, text in ((None, "Once there was a cat. And"), (6, "Once there And")):
+        parent = {
+            "request": path.rpartition("/")[2],
+            "branch": 0,
+            **({} if chars is None else {"chars": chars}),
+        }
+        assert client.post("/srb/v1/requests", json={"parent": parent, "prompt": " And"}).status_code == 202
+        assert "".join(run.text for run in engine.submitted[-1].prompt) == text
 
 
 def test_cancel_and_forget(client: httpx.Client, engine: FakeEngine) -> None:

@@ -32,7 +32,7 @@ def test_a_request_belongs_to_the_key_that_made_it(http: httpx.Client, engine: F
             ("GET", path), ("DELETE", path), ("POST", f"{path}/cancel"), ("GET", f"{path}/events"),
             ("POST", f"{path}/branches"), ("GET", f"{path}/branches/0"), ("PATCH", f"{path}/branches/0"),
             ("POST", f"{path}/branches/0/kill"), ("POST", f"{path}/branches/0/pick"),
-            ("POST", f"{path}/branches/0/fork"), ("GET", f"{path}/branches/0/events"),
+            ("GET", f"{path}/branches/0/events"),
         ):  # fmt: skip
             assert ben.request(method, where).status_code == 404, where
         child = {"parent": {"request": id, "branch": 0}, "max_tokens": 2}

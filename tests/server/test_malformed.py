@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import httpx
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from .conftest import Serve
 from .wire import connected, until_closed
@@ -36,34 +33,6 @@ def test_every_malformed_body_gets_its_dialects_error(client: httpx.Client) -> N
             srb = path.startswith("/srb/") or (path == "/v1/completions" and isinstance(error, str))
             message = error if srb else error["message"]
             assert isinstance(message, str) and message
-
-
-ANYTHING = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-FIELDS = st.sampled_from(
-    (
-        "prompt n max_tokens stop temperature seed logit_bias logprobs n_probs samplers "
-        "dry_sequence_breakers stream stream_options response_format messages parent id_slot top_k suffix "
-        "echo best_of response_fields system_prompt json_schema grammar tools chat_template_kwargs "
-        "stop_token_ids boundary content tokens input_extra t_max_predict_ms"
-    ).split()
-)
-
-
-@settings(max_examples=37)
-@given(path=st.sampled_from(POSTS), fields=st.dictionaries(FIELDS, ANYTHING, max_size=5))
-def test_no_json_makes_the_server_fail(client: httpx.Client, path: str, fields: dict) -> None:
-    body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2, **fields}
-    answer = client.post(path, content=json.dumps(body))
-    assert answer.status_code in (200, 202, 400, 404, 501), answer.text
-    client.post("/completion", json={"system_prompt": {"prompt": ""}, "prompt": "a", "n_predict": 1})
 
 
 def test_bodies_have_a_limit(serve: Serve) -> None:

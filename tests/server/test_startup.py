@@ -95,10 +95,10 @@ def test_a_socket_file_is_taken_over_only_when_nobody_listens(serve: Serve, tmp_
     file = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
         left.bind(str(file))
-    handle = serve(unix_socket=file)
+    handle = serve(host=(str(file),))
     assert handle.url == f"unix:{file}" and file.stat().st_mode & 0o077 == 0
     with pytest.raises(ServerError, match="another server does"):
-        serve(unix_socket=file)
+        serve(host=(str(file),))
     with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), base_url="http://anything") as http:
         assert http.get("/health").json()["status"] == "ok"
     handle.stop(10)

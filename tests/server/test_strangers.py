@@ -1,4 +1,4 @@
-"""What strangers meet: places in a queue, work of others, values for each branch, words for a refusal."""
+"""What strangers meet: work of others, values for each branch, words for a refusal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .wire import frames, lines
+from .wire import frames
 
 CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 3}
 SHORT = {"prompt": "Once", "n": 2, "max_tokens": 3}
@@ -36,37 +36,6 @@ def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine) -
                 engine.release()
                 list(pieces)
             engine.generations[-1].wait(30)
-
-
-# ---- waiting
-
-
-def test_a_request_that_waits_knows_its_place(serve: Serve, engine: FakeEngine) -> None:
-    engine.queue = True
-    with httpx.Client(base_url=serve(ping_seconds=0.1).url, timeout=30) as http:
-        first = http.post("/srb/v1/requests", json=SHORT)
-        second = http.post("/srb/v1/requests", json=SHORT)
-        assert (first.headers["x-queue"], second.headers["x-queue"]) == ("0", "1")
-        assert http.get(second.headers["location"]).json()["queue"] == 1
-        with http.stream("POST", "/completion", json={**SHORT, "stream": True}) as native:
-            assert native.headers["x-queue"] == "2"
-            natives = native.iter_lines()
-            assert next(natives) == ": waiting, 2 before this one"
-            with http.stream("POST", "/srb/v1/completions?rich=1", json=SHORT) as rich:
-                assert rich.headers["x-queue"] == "3"
-                riches = rich.iter_lines()
-                reply = lines(next(riches))[0]
-                assert (reply["event"], reply["place"]) == ("queue", 3)
-                with http.stream("POST", "/v1/chat/completions", json={**CHAT, "stream": True}) as chat:
-                    assert chat.headers["x-queue"] == "4"
-                    chats = chat.iter_lines()
-                    assert next(chats) == ": waiting, 4 before this one"
-                    engine.admit()
-                    assert "data: [DONE]" in list(chats)
-                assert lines("\n".join(riches))[-1]["event"] == "done"
-            assert any('"stop":true' in line for line in natives)
-        assert http.get(second.headers["location"]).json()["queue"] == 0
-        assert http.post("/completion", json=SHORT).headers["x-queue"] == "0"
 
 
 # ---- values for each branch

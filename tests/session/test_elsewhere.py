@@ -117,7 +117,7 @@ def test_a_wish_reaches_an_engine_elsewhere(file: Path, url: str, dialect: str) 
         current = session.round
         current.generation.wait(WAIT)
         assert "more rain" in session.engine.detokenize(current.generation.prompt_ids)
-        ask_wish(session, "slower", 2).result(WAIT)
+        ask_wish(session, "slower", 2)
         until(session, lambda: current.over)
         assert all(branch.text for branch in current.branches) and current.wish_of(2) == "slower"
 

@@ -62,6 +62,16 @@ def test_the_templates_own_words_about_an_assistant_are_left_out(
     assert found is not None and found.before == "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n"
 
 
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_beginning_that_the_engine_adds_is_not_there_twice(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, adds: bool
+) -> None:
+    with_info(engine, monkeypatch, name="X", chat_template="<|endoftext|>" + CHATML, metadata={})
+    monkeypatch.setattr(engine, "add_bos", adds)
+    found = ChatFrame(engine).template
+    assert found is not None and found.before.startswith("<|endoftext|>") is not adds
+
+
 def test_a_model_without_a_chat_template_gets_no_frame(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Text in the middle of the story: for which passage or place, what is asked, how it is ranked, and a pick."""
+"""Text in the middle of the story: for which passage or place, what is asked, its ranks, and a pick."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.remote.options import DialectName, RemoteLoader, RemoteOptions
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.remote.options import DialectName, RemoteLoader, RemoteOptions
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.models.suited import Suited
 from srbwriter.session import Session

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from srbwriter import launch
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
-from srbwriter.config.keys import N
+from srbwriter.config.keys import SIBLINGS, N
 from srbwriter.config.settings import Setting
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.session.sampling import TURNED, RememberedKnobs, Usual, variety_of
+from srbwriter.session.sampling import TURNED, RememberedKnobs, Usual, Variety
 from srbwriter.story import Story
 
 keys = cache(every_key)
@@ -34,7 +34,7 @@ def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKn
     found = found or settings()
     session = SimpleNamespace(
         story=story, sampling=launch.sampling(found), stop=launch.stop(found),
-        variety=variety_of(found), n=found[N],
+        variety=Variety(found[SIBLINGS]), n=found[N],
     )  # fmt: skip
     session.usual = Usual(session.sampling, session.stop, session.variety, session.n)
     return session, RememberedKnobs(session, found)  # type: ignore[arg-type]

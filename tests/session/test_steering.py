@@ -55,7 +55,6 @@ def settled(session: Session) -> list[str]:
         if branch.state is BranchState.PAUSED:
             branch.resume()
     texts = written(session)
-    Steering.of(session).later(lambda: None).result(WAIT)
     return texts
 
 
@@ -67,7 +66,7 @@ def test_a_note_stands_before_the_last_line_for_this_branch_alone(session: Sessi
     steering = begun(session)
     branch, other = session.round.branches
     before = branch.ids
-    steering.put_note(0, "The fox\n is  sad.").result(WAIT)
+    steering.put_note(0, "The fox\n is  sad.")
     note = session.engine.tokenize_continuation("The fox is sad.\n")
     prompt = insert_near_end(session.engine, branch.generation.prompt_ids, note)
     assert "a fox.\nThe fox is sad.\nHe lived" in session.engine.detokenize(prompt)
@@ -77,24 +76,24 @@ def test_a_note_stands_before_the_last_line_for_this_branch_alone(session: Sessi
     assert texts[0] != texts[1] and branch.ids[: len(before)] == before
     assert kept(session) == "The fox is sad." and kept(session, 1) is None
     assert "sad" not in session.text()
-    steering.put_note(0, "").result(WAIT)
+    steering.put_note(0, "")
     assert steering.words(0) == [] and other.text == texts[1]
 
 
-def test_a_note_without_room_is_kept_and_not_followed(file: Path) -> None:
+def test_a_note_without_room_is_refused(file: Path) -> None:
     greedy = Sampling(temperature=0.0)
     with open_session(file, OPENING, exact_model(), n=2, sampling=greedy, stop=LONG) as session:
         steering = begun(session)
         with pytest.raises(NoRoom, match="choose a shorter note"):
-            steering.put_note(0, "The fox is sad. " * 1000).result(WAIT)
-        assert steering.note(0).startswith("The fox") and steering.words(0) == []
+            steering.put_note(0, "The fox is sad. " * 1000)
+        assert steering.note(0) == "" and steering.words(0) == []
         texts = settled(session)
         assert texts[0] == texts[1]
 
 
 def test_branches_of_an_earlier_session_follow_their_note_again(file: Path, session: Session) -> None:
     steering = begun(session)
-    steering.put_note(0, "The fox is sad.").result(WAIT)
+    steering.put_note(0, "The fox is sad.")
     settled(session)
     session.close()
     again = Session(Story.open(file), EngineLoader(bundled_model(), OPTIONS, load_engine), options=OPTIONS)
@@ -106,7 +105,6 @@ def test_branches_of_an_earlier_session_follow_their_note_again(file: Path, sess
         assert steering.note(0) == "The fox is sad."
         again.steer(0, "extend", stop=2)
         written(again)
-        steering.later(lambda: None).result(WAIT)
         assert again.round.taken_up and steering.words(0) == ["note"] and steering.words(1) == []
     finally:
         again.close()
@@ -174,7 +172,7 @@ def test_a_branch_elsewhere_is_steered_as_far_as_its_engine_allows(
         branch = session.round.branches[0]
         so_far = branch.text
         note = f"The fox is sad and wants to go home, says {dialect}."
-        steering.put_note(0, note).result(WAIT)
+        steering.put_note(0, note)
         steering.end(0)
         texts = settled(session)
         assert branch.finish_reason is FinishReason.SENTENCE and texts[0].startswith(so_far)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from srbwriter.engine.tree import common_prefix
 from srbwriter.story.context import (
     Assembly,
     ContextError,
@@ -76,17 +77,22 @@ def grown(settings: Settings, before: str, more: str, window: Window = WIDE) -> 
     """The assembly of node a, and then that of a and b, which knows the first."""
     tokenizer, path = toy_tokenizer(), [run("a", before), run("b", more)]
     first = assemble(path[:1], settings, tokenizer, window)
-    return first, assemble(path, settings, tokenizer, window, first.layout, first.tokens)
+    return first, assemble(path, settings, tokenizer, window, first.layout)
+
+
+def kept(first: Assembly, second: Assembly) -> int:
+    """The tokens of the first prompt with which the second one begins."""
+    return common_prefix(first.tokens, second.tokens, 0, min(len(first.tokens), len(second.tokens)))
 
 
 def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
     settings = Settings(author_note="[grim]", author_note_depth=1)
     first, second = grown(settings, paragraphs(5), "More.\n")
-    assert second.cache_break == len(first.tokens)
+    assert kept(first, second) == len(first.tokens)
     assert second.layout.anchors["note"] == first.layout.anchors["note"]
     first, second = grown(settings, paragraphs(3), paragraphs(15), Window(n_ctx=400, reserve=50))
     assert second.layout.anchors["note"].node_id == "b", "and follows when it has outgrown it"
-    assert second.cache_break < len(first.tokens)
+    assert kept(first, second) < len(first.tokens)
 
 
 def test_triggered_lore_stands_in_the_story_and_constant_lore_before_it() -> None:
@@ -103,7 +109,7 @@ def test_lore_lingers_until_its_place_is_touched() -> None:
     settings = Settings(lore=[LoreEntry("t", text="Lore.", keys=["mill"], depth=2, scan_depth=40)])
     before, more = paragraphs(3) + "The mill.\n", paragraphs(2)
     first, second = grown(settings, before, more)
-    assert "Lore." in second.text and second.cache_break == len(first.tokens)
+    assert "Lore." in second.text and kept(first, second) == len(first.tokens)
     cold = assemble([run("a", before), run("b", more)], settings, toy_tokenizer(), WIDE)
     assert "Lore." not in cold.text
 
@@ -142,7 +148,7 @@ def test_a_long_memory_gives_way_to_the_story() -> None:
     window = Window(n_ctx=200, reserve=40)
     assembly = assemble_text(paragraphs(50), Settings(memory="word " * 500), window)
     assert len(assembly.tokens) <= window.available
-    assert assembly.counts["story"] >= window.available // 8
+    assert sum(len(s.tokens) for s in assembly.segments if s.source == "story") >= window.available // 8
     assert any(lost.source == "memory" for lost in assembly.dropped)
 
 

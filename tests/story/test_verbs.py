@@ -179,6 +179,15 @@ def test_keystrokes_of_one_sentence_are_one_action(story: Story, clock: Clock) -
     assert len(story.bin()) == 1  # the words themselves are still there
 
 
+def test_words_typed_over_a_branch_and_taken_back_do_not_bring_it_back(story: Story) -> None:
+    story.add(ROOT, ["It rained."], "model", stand=True)
+    story.replace(Edit(0, 10, "S"))
+    story.replace(Edit(0, 1, ""))
+    assert story.text(story.current) == ""
+    story.undo()
+    assert story.text(story.current) == "It rained."
+
+
 def test_a_pause_ends_the_action(story: Story, clock: Clock) -> None:
     story.append("one ")
     clock.now += 10

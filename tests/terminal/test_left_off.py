@@ -71,7 +71,7 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.wait_for("★")
     terminal.press(b"0")
     terminal.wait_for("Order of the branches")
-    terminal.type("length")
+    terminal.type("likelihood")
     terminal.press(ENTER)
     terminal.wait_without("Order of the branches")
     terminal.press(b"v")

@@ -29,3 +29,17 @@ def test_a_story_that_is_replaced_under_the_writer_goes_on_in_a_second_file(term
     second = file.with_name(f"{file.stem}-your-version.srbw")
     assert (text_of(file), text_of(second)) == (f"{OPENING}{THEIRS}", f"{OPENING}Mine. ")
     assert sorted(path.name for path in file.parent.iterdir()) == sorted((file.name, second.name))
+
+
+def test_a_second_window_follows_and_takes_over(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    with Story.open(file) as first:
+        terminal.start(file)
+        terminal.wait_for("is open in process")
+        first.append("It poured.")
+        terminal.wait_for("It poured.")
+    terminal.wait_for("You can write here now")
+    terminal.type("It hailed.")
+    terminal.wait(says_saved, "the words are saved")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0 and text_of(file) == f"{OPENING}It poured.It hailed."

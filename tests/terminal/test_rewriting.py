@@ -17,7 +17,7 @@ def test_a_sentence_is_rewritten(terminal: Terminal) -> None:
     choose(terminal, "rewrite")
     terminal.wait_for(", the best")
     terminal.type("2")
-    terminal.wait_for("Undo puts the old one back")
+    terminal.wait_for("Undo takes it back")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     with Story.open(terminal.folder / "tale.srbw", readonly=True) as story:

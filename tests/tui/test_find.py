@@ -125,3 +125,17 @@ async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
         assert "CAPTAIN!" in bench.session.text()
         await bench.press("ctrl+f", "alt+c", "alt+w", *"captain")
         assert "1 of 1 · case" in visible(bench)
+
+
+async def test_signs_that_readers_take_for_alike_are_found_and_replaced(open_bench: OpenBench) -> None:
+    text = "He said “don’t” – Stra\u00dfe, cafe\u0301, \u1112\u1161\u11ab\u1100\u1173\u11af, har\u00adbour."
+    async with open_bench(text) as bench:
+        for words in ('"don\'t" -', "strasse", "caf\u00e9", "\ud55c\uae00", "harbour"):
+            bench.screen.run("find")
+            await bench.pilot.pause()
+            await bench.press(*words)
+            assert "1 of 1" in visible(bench), words
+            await bench.press("escape")
+        await replacing(bench, "don't", "do")
+        await bench.press("alt+a")
+        assert bench.session.text() == text.replace("don’t", "do")

@@ -19,7 +19,7 @@ async def test_places_and_order_stay_while_an_engine_takes_the_branches_up(open_
     async with open_bench(size=(120, 24)) as bench:
         await bench.write(64)
         await bench.settle()
-        bench.screen.grid.sort_by("by length")
+        bench.screen.grid.order((2, 0, 3, 1), bench.session.round.identity)
         await bench.press("right", "right", "d")
         await bench.settle()
         pane = cast(BranchPane, bench.screen.focused)

@@ -8,8 +8,7 @@ import pytest
 from textual.screen import Screen
 from textual.widgets import HelpPanel, Input
 
-from srbwriter.story import Story
-from srbwriter.story.model import ReadOnly
+from srbwriter.story.model import Blocked, ReadOnly
 from srbwriter.tui.dialogs.ask import Ask, AskWords, Refusal
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.picker import Picker
@@ -46,10 +45,10 @@ def is_typed_into(screen: Screen[Any]) -> bool:
 
 @pytest.mark.parametrize("command", ["edit_pick", "author_note"])
 async def test_letters_for_a_prompt_that_did_not_open_leave_story_and_branches(
-    command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+    command: str, open_bench: OpenBench
 ) -> None:
     async with open_bench(started=12) as bench:
-        monkeypatch.setattr(Story, "read_only", property(lambda _: ReadOnly("damage", "It is damaged.")))
+        bench.session.story.read_only = ReadOnly(Blocked.DAMAGED, "It is damaged.")
         before, texts = state(bench), bench.texts()
         bench.screen.run(command)
         await bench.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.events import Key, Paste
 
 from srbwriter.engine.types import BranchState
+from srbwriter.prose import sentence_ends
 from srbwriter.tui.keyboard import Burst
 from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
@@ -46,8 +47,11 @@ async def test_letters_behind_a_pick_are_the_storys(open_bench: OpenBench) -> No
             await bench.on_panes()
             picked = bench.texts()[2]
             await bench.press("3", *keys)
-            before, text = text + picked[: len(picked) - erased], bench.screen.editor.text
-            assert text in (before + typed, f"{before} {typed}"), "perhaps behind the joint of a sentence"
+            left = picked[: len(picked) - erased]
+            begins = typed[0].isalnum() or typed[0] == '"'
+            ended = not erased and begins and sentence_ends(left)[-1:] == [len(left)]
+            text += left + " " * ended + typed
+            assert bench.screen.editor.text == text
             assert not chosen(bench) and bench.app.screen is bench.screen
             await bench.press("2")
             assert bench.screen.editor.text == f"{text}2", "what is begun is typed on"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes as C
 import logging
-import os
 import re
 import threading
 from importlib.metadata import PackageNotFoundError, version
@@ -155,13 +154,6 @@ def _bind(handle: C.CDLL, name: str) -> Any:
     function = handle[name]  # indexing makes a new function object, attribute access would not
     function.argtypes, function.restype = known.argtypes, known.restype
     return function
-
-
-def build() -> str:
-    """Names the llama.cpp in use: the binding's version, its file, and what it was compiled for."""
-    library()
-    file, features = os.stat(L._lib._name), L.llama_print_system_info().decode()
-    return f"{version(_DISTRIBUTION)} {file.st_size} {file.st_mtime_ns} {features}"
 
 
 _lock = threading.Lock()

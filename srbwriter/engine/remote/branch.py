@@ -436,12 +436,6 @@ class RemoteBranch:
         if self.branch.live:
             self.ask_again()
 
-    def set_sampling(self, sampling: Sampling) -> None:
-        self.change(sampling, None)
-
-    def set_stop(self, stop: Stop) -> None:
-        self.change(None, stop)
-
     def set_prompt(self, prompt: Sequence[int]) -> None:
         self.base = prompt or self.request.generation.prompt_ids
         if self.branch.live:

@@ -45,12 +45,25 @@ USUAL: Mapping[str, Any] = {
 }  # fmt: skip
 """What KoboldCpp's clients mean by leaving a field out, by the table's names."""
 
+WEBUI: Mapping[str, Any] = {
+    "max_tokens": 200, "temperature": 0.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.1,
+    "repeat_last_n": -1, "overflow": "truncate",
+}  # fmt: skip
+"""What text-generation-webui's older clients mean. They say ``max_new_tokens``."""
+
 _LIKELIEST = 10
 
 
-def read(body: Body, services: Services) -> Request:
-    """Return what continues a prompt, after the system prompt. Raises ApiError (400)."""
+def read(body: Body, services: Services, usual: Mapping[str, Any] | None = None) -> Request:
+    """Return what continues a prompt, after the system prompt. Raises ApiError (400).
+
+    Without ``usual`` the spelling of the limit says whose defaults hold.
+    """
+    if usual is None:
+        usual = WEBUI if "max_new_tokens" in body.values else USUAL
     values = dict(body.values)
+    if usual is WEBUI and values.get("repetition_penalty_range") == 0:
+        values["repetition_penalty_range"] = -1  # there it is the whole text
     if body.flag("bypass_eos"):
         values["ignore_eos"] = True
     known = values.pop("logprobs", None)  # a switch here, or a number
@@ -58,7 +71,7 @@ def read(body: Body, services: Services) -> Request:
         logprobs = Body({"logprobs": known}).size("logprobs", 0)
     else:
         logprobs = _LIKELIEST if Body({"logprobs": known}).flag("logprobs") else None
-    request = read_request(Body(values), services, USUAL)
+    request = read_request(Body(values), services, usual)
     request = stop_also(request, ["\n"] if body.flag("singleline") else [])
     if not body.flag("trim_stop", True):
         request = replace(request, stop=replace(cast("Stop", request.stop), include_string=True))
@@ -161,12 +174,11 @@ def last_logprobs(call: Call) -> dict[str, Any]:
 
 def perf(call: Call) -> dict[str, Any]:
     """Answer with what the server is doing for this client. Kobold Lite shows all that is here."""
-    services = call.services
-    own = services.registry.own(call.client)
+    services, engine = call.services, call.services.loader.engine
     return {
-        "total_gens": len(own),
-        "queue": sum(record.live and record.waiting for record in own),
-        "idle": int(services.loader.engine is None or not services.busy_branches()),
+        "total_gens": len(services.registry.own(call.client)),
+        "queue": 0 if engine is None else engine.stats().waiting_requests,
+        "idle": int(engine is None or not services.busy_branches()),
         "uptime": int(time.time() - services.started),
     }
 

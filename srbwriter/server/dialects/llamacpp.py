@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 from starlette.responses import Response
@@ -48,9 +47,9 @@ from ..body import Body, read_request, with_prompt
 from ..errors import ApiError, as_api_error, bad
 from ..http import Call, Dialect, Row, json_response
 from ..prompts import SystemPrompt, fill, read_chat, read_ids, read_mixed, read_prompts, refuse_media
+from ..registry import Slot
 from ..run import FINGERPRINT, Services
-from .embeddings import EMBEDDINGS, native_embeddings
-from .openai import CHAT
+from .openai import CHAT, EMBEDDINGS, native_embeddings
 
 # ---- completions
 
@@ -76,12 +75,13 @@ def read_completion(call: Call) -> tuple[list[Request], CompletionAnswer, System
     changed = _read_system_prompt(call)
     system = changed or services.system
     if changed is not None and not body.has("prompt"):
-        return [services.put_system_before(with_prompt(request, "", stop=ONLY_READ), system)], answer, changed
-    prompts = read_prompts(body.raw("prompt"), services.engine)
-    if "" in prompts and not system.prompt:
-        raise bad("prompt", "empty")
-    requests = [services.put_system_before(with_prompt(request, prompt), system) for prompt in prompts]
-    return requests, answer, changed
+        request, prompts = replace(request, stop=ONLY_READ), [""]
+    else:
+        prompts = read_prompts(body.raw("prompt"), services.engine)
+        if "" in prompts and not system.prompt:
+            raise bad("prompt", "empty")
+    engine = services.engine
+    return [system.put_before(with_prompt(request, one), engine) for one in prompts], answer, changed
 
 
 def _read_system_prompt(call: Call) -> SystemPrompt | None:
@@ -130,13 +130,7 @@ async def _reply(call: Call, requests: Sequence[Request], answer: CompletionAnsw
     number = body.integer(name, -1)
     number = max(number, -1) if name == "slot_id" else number  # older clients send any negative number
     check_range(name, number, -1, services.max_n - 1)
-    response = await call.reply(requests, answer, slot=number)
-    if number >= 0 and not answer.stream:  # whoever chose a slot comes back to it
-        slot = services.slots.all(services.max_n)[number]
-        if slot.ids and call.engine.capabilities.has("pins"):
-            slot.pinned = slot.ids
-            await asyncio.to_thread(call.engine.pin, f"slot-{slot.id}", slot.ids, slot.salt)
-    return response
+    return await call.reply(requests, answer, slot=number)
 
 
 class CompletionAnswer(Answer):
@@ -175,7 +169,7 @@ class CompletionAnswer(Answer):
             "index": index,
             "content": "" if self.stream else text,
             "tokens": ids if self.return_tokens and not self.stream else [],
-            "id_slot": self.record.slot(index),
+            "id_slot": self.record.slots[index],
             "stop": True,
             "model": self.services.model_name,
             "tokens_predicted": len(ids),
@@ -205,7 +199,7 @@ class CompletionAnswer(Answer):
             "content": text,
             "tokens": ids,
             "stop": False,
-            "id_slot": self.record.slot(index),
+            "id_slot": self.record.slots[index],
             "tokens_predicted": self._counts[index],
             "tokens_evaluated": len(self.of(index)[0].prompt_ids),
         }
@@ -322,31 +316,31 @@ def _slot_objects(call: Call, busy: int) -> list[dict[str, Any]]:
 
     Idle slots are shown as busy for branches that have none, such as the terminal's.
     """
-    engine, all_slots = call.engine, call.services.slots.all(call.services.max_n)
+    engine, all_slots = call.engine, call.services.registry.slots(call.services.max_n)
     others = busy - sum(slot.busy for slot in all_slots)
-    lent = [slot.id for slot in all_slots if not slot.busy][: max(others, 0)]
     settings = settings_object(engine, read_request(Body({}), call.services), {})
     params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
     objects: list[dict[str, Any]] = []
     for slot in all_slots:
-        is_lent, branch, busy_now = slot.id in lent, slot.branch, slot.busy
+        branch, busy_now = slot.branch, slot.busy
+        lent = not busy_now and others > 0
+        others -= lent
         value: dict[str, Any] = {
-            "id": slot.id, "n_ctx": engine.n_ctx, "speculative": False, "is_processing": busy_now or is_lent,
+            "id": slot.id, "n_ctx": engine.n_ctx, "speculative": False, "is_processing": busy_now or lent,
         }  # fmt: skip
-        if branch is not None and not is_lent:
+        if branch is not None and not lent:
             limit, written = branch.stop_rule.max_tokens, len(branch.ids)
+            next_token = {
+                "has_next_token": busy_now,
+                "has_new_line": "\n" in branch.text,
+                "n_remain": max(0, limit - written) if busy_now and limit is not None else -1,
+                "n_decoded": written if busy_now else 0,
+            }
             value |= {
                 "id_task": branch.generation.number,
                 "n_prompt_tokens": len(branch.generation.prompt_ids),
                 "params": params,
-                "next_token": [
-                    {
-                        "has_next_token": busy_now,
-                        "has_new_line": "\n" in branch.text,
-                        "n_remain": max(0, limit - written) if busy_now and limit is not None else -1,
-                        "n_decoded": written if busy_now else 0,
-                    }
-                ],
+                "next_token": [next_token],
             }
         objects.append(value)
     return objects
@@ -359,22 +353,19 @@ async def slot_action(call: Call) -> dict[str, Any]:
     number, action, name = call.path["slot"], call.query.get("action", ""), call.body.text("filename")
     if not number.isdecimal() or len(number) > 6 or int(number) >= services.max_n:
         raise ApiError(400, "Invalid slot ID", field="id_slot")
-    slot = services.slots.all(services.max_n)[int(number)]
+    slot = services.registry.slots(services.max_n)[int(number)]
     if slot.client and not (client.admin or slot.client == client.name):
         raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
     if action == "erase":
-        erased = len(slot.ids)
-        if slot.pinned and engine.capabilities.has("pins"):
-            await asyncio.to_thread(engine.unpin, f"slot-{slot.id}")
-        slot.keep()
-        return {"id_slot": slot.id, "n_erased": erased}
+        services.registry.set_slot(Slot(slot.id))
+        return {"id_slot": slot.id, "n_erased": len(slot.ids)}
     if action not in ("save", "restore"):
         raise ApiError(400, "Invalid action", field="action")
     if call.settings.slot_save_path is None:
         raise ApiError(501, "This server does not support slots actions. Start it with `--slot-save-path`")
     if not BARE_NAME.fullmatch(name):
         raise ApiError(400, "Invalid filename", field="filename")
-    began, owner, file = time.perf_counter(), slot.client, Path()
+    began = time.perf_counter()
     try:
         file = session_file(call.settings, client, name, write=action == "save")
         if action == "save":
@@ -383,13 +374,12 @@ async def slot_action(call: Call) -> dict[str, Any]:
         else:
             salt = services.salt(client)
             ids = await asyncio.to_thread(engine.load_session, file, salt)
-            if slot.busy or slot.client != owner:  # a branch took it meanwhile, perhaps another client's
+            if slot.busy or slot is not services.registry.slots(services.max_n)[slot.id]:  # a branch took it
                 raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
             counts, took = {"n_restored": len(ids), "n_read": file.stat().st_size}, "restore_ms"
-            slot.keep(ids, client.name, salt)
-            await asyncio.to_thread(engine.pin, f"slot-{slot.id}", ids, salt)
+            services.registry.set_slot(Slot(slot.id, client.name, salt, tuple(ids)))
     except InvalidRequest as error:
-        words = error.problem.replace(str(file), name)  # where its folder is concerns nobody
+        words = error.problem.replace(f"{call.settings.slot_save_path}/", "")  # that concerns nobody
         raise bad("id_slot" if action == "save" else "filename", words) from error
     except EngineError as error:
         raise as_api_error(error) from error

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -21,7 +22,7 @@ from starlette.responses import Response
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.limits import check_prompt
-from srbwriter.engine.types import Finished, NotSupported, Request
+from srbwriter.engine.types import Finished, NotSupported, Prompt, Request
 
 from ..answer import Answer, Written, branch_tokens, encode, finish_reason, timings
 from ..body import Body, read_request, stop_also, with_prompt
@@ -55,8 +56,7 @@ def error_body(error: ApiError) -> dict[str, Any]:
 
 def _read_common(body: Body, services: Services, stops: Sequence[str]) -> Request:
     """Return the request without its prompt. ``stops`` end a text beside its own. Raises ApiError (400)."""
-    think = body.raw("think")
-    if think not in (None, False, "", "false"):
+    if body.raw("think") not in (None, False, "", "false"):
         raise ApiError(400, f"{json.dumps(_model(body, services))} does not support thinking", field="think")
     options = body.mapping("options") or {}
     values = {name: value for name, value in options.items() if name not in OF_OLLAMAS_MACHINE}
@@ -81,71 +81,62 @@ def _model(body: Body, services: Services) -> str:
     return body.text("model") or services.model_name
 
 
-def read_generate(body: Body, services: Services) -> tuple[list[Request], GenerateAnswer]:
+def read_generate(body: Body, services: Services) -> tuple[list[Request], OllamaAnswer]:
     """Return what continues or answers a prompt. Raises ApiError."""
     engine, raw = services.engine, body.flag("raw")
     text, system, suffix = body.text("prompt"), body.text("system"), body.text("suffix")
     if body.text("template"):
         raise bad("template", "Go templates are not read here; use raw")
-    plain = False  # whether the server's system prompt has yet to be put before it
+    plain = not suffix and (raw or not _has_template(services))
     if suffix:
         try:
-            prompt, stops, add_bos = fill(engine, text, suffix), (), True
+            chat = ChatPrompt("", (), True)
+            prompt: Prompt = fill(engine, text, suffix)
         except NotSupported:
             message = f"{services.model_name} does not support insert"
             raise ApiError(400, message, field="suffix") from None
-    elif raw or not _has_template(services):
+    elif plain:
         joined = text if raw else "\n\n".join(part for part in (system, text) if part)
-        (prompt, stops, add_bos), plain = ChatPrompt(joined, (), True), True
+        prompt = (chat := ChatPrompt(joined, (), True)).prompt
     else:
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": text})
-        prompt, stops, add_bos = read_chat(Body({"messages": messages}), services)
+        prompt = (chat := read_chat(Body({"messages": messages}), services)).prompt
+    add_bos = chat.add_bos
     if body.raw("context"):
         before = read_ids("context", body.raw("context"), engine)
         check_prompt("prompt", len(prompt))
         after = engine.tokenize(prompt, parse_special=True) if isinstance(prompt, str) else prompt
         prompt, add_bos, plain = [*before, *after], False, False
-    request = with_prompt(_read_common(body, services, stops), prompt, add_bos=add_bos)
+    request = with_prompt(_read_common(body, services, chat.stops), prompt, add_bos=add_bos)
     request = services.put_system_before(request) if plain else request
-    answer = GenerateAnswer(body, services, request)
-    answer.keeps_context = not raw
-    return [request], answer
+    return [request], OllamaAnswer(body, services, request, keeps_context=not raw)
 
 
-def read_conversation(body: Body, services: Services) -> tuple[list[Request], ChatAnswer]:
+def read_conversation(body: Body, services: Services) -> tuple[list[Request], OllamaAnswer]:
     """Return what continues a conversation. Raises ApiError."""
     chat = read_chat(Body({name: body.raw(name) for name in ("messages", "tools")}), services)
     request = with_prompt(_read_common(body, services, chat.stops), chat.prompt, add_bos=chat.add_bos)
-    return [request], ChatAnswer(body, services, request)
+    return [request], OllamaAnswer(body, services, request, chat=True)
 
 
 def _has_template(services: Services) -> bool:
     return bool(services.chat_template or services.engine.info.chat_template)
 
 
-async def _answer(call: Call, read: Any, kind: type[GenerateAnswer], wanted: Sequence[str]) -> Response:
-    """Answer a body; without any of the ``wanted`` fields the model is only loaded."""
+async def generate(call: Call, chat: bool = False) -> Response:
+    """Answer with text that continues or answers a prompt; without one the model is only loaded."""
     body, services = call.body, call.services
     if not body.text("model"):
         raise missing("model")
     if body.raw("images"):
         raise ApiError(400, "this model reads text only; no images", field="images")
-    if any(body.raw(name) for name in wanted):
+    if any(body.raw(name) for name in (("messages",) if chat else ("prompt", "suffix"))):
+        read = read_conversation if chat else read_generate
         return await call.reply(*await call.work(lambda: read(body, services), thread=True))
     _ = call.engine
-    empty = kind.text_of("")
+    empty = _text("", chat)
     return json_response({**_head(_model(body, services)), **empty, "done": True, "done_reason": "load"})
-
-
-async def generate(call: Call) -> Response:
-    """Answer with text that continues or answers a prompt."""
-    return await _answer(call, read_generate, GenerateAnswer, ("prompt", "suffix"))
-
-
-async def chat(call: Call) -> Response:
-    """Answer with the next message of a conversation."""
-    return await _answer(call, read_conversation, ChatAnswer, ("messages",))
 
 
 # ---- answers
@@ -159,21 +150,27 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-class GenerateAnswer(Answer):
-    """A line of JSON for each piece, and a last one with counts and times in nanoseconds."""
+def _text(text: str, chat: bool) -> dict[str, Any]:
+    return {"message": {"role": "assistant", "content": text}} if chat else {"response": text}
+
+
+class OllamaAnswer(Answer):
+    """A line of JSON for each piece, and a last one with counts and times in nanoseconds.
+
+    ``keeps_context``: it ends with the tokens of prompt and text.
+    """
 
     headers = {"content-type": "application/x-ndjson"}
     ping = b""
     error_body = staticmethod(error_body)
-    keeps_context = False  # whether the answer ends with the tokens of prompt and text
 
-    def __init__(self, body: Body, services: Services, request: Request) -> None:
+    def __init__(
+        self, body: Body, services: Services, request: Request, *, chat: bool = False,
+        keeps_context: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(body, services, request)
-        self.model, self.stream = _model(body, services), body.flag("stream", True)
-
-    @staticmethod
-    def text_of(text: str) -> dict[str, Any]:
-        return {"response": text}
+        self._chat, self._keeps_context = chat, keeps_context
+        self._model, self.stream = _model(body, services), body.flag("stream", True)
 
     def answer(self) -> dict[str, Any]:
         """Return the answer in one piece. Raises ApiError where the text could not be finished."""
@@ -183,49 +180,41 @@ class GenerateAnswer(Answer):
         known: dict[str, Any] = {}
         if self.request.logprobs is not None:
             known["logprobs"] = self.content(branch_tokens(self.engine, branch))
-        return {**_head(self.model), **self.text_of(branch.text), **self._end(branch), **known}
+        return {**_head(self._model), **_text(branch.text, self._chat), **self._end(branch), **known}
 
     def chunk(self, index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]) -> str:
         if not text and not tokens:
             return ""
         known = {"logprobs": self.content(tokens)} if tokens else {}
-        return self._line({**self.text_of(text), "done": False, **known})
+        return self._line({**_text(text, self._chat), "done": False, **known})
 
     def last(self, index: int, event: Finished) -> str:
         if event.problem is not None:
             return self.error(ApiError(500, event.problem)).decode()
-        return self._line({**self.text_of(""), **self._end(self.of(index)[1])})
+        return self._line({**_text("", self._chat), **self._end(self.of(index)[1])})
 
     def error(self, error: ApiError) -> bytes:
         return encode(error_body(error)) + b"\n"
 
     def _line(self, values: Mapping[str, Any]) -> str:
-        return encode({**_head(self.model), **values}).decode() + "\n"
+        return encode({**_head(self._model), **values}).decode() + "\n"
 
     def _end(self, branch: Branch) -> dict[str, Any]:
         generation = branch.generation
         known = timings(generation, branch)
-        end: dict[str, Any] = {"done": True, "done_reason": finish_reason(branch.finish_reason)}
-        if self.keeps_context:
-            end["context"] = [*generation.prompt_ids, *branch.ids]
-        nanoseconds = {name: max(int(known[f"{name}_ms"] * 1e6), 1) for name in ("prompt", "predicted")}
+        prompt, predicted = (max(int(known[f"{name}_ms"] * 1e6), 1) for name in ("prompt", "predicted"))
+        context = {"context": [*generation.prompt_ids, *branch.ids]} if self._keeps_context else {}
         return {
-            **end,
-            "total_duration": sum(nanoseconds.values()),
+            "done": True,
+            "done_reason": finish_reason(branch.finish_reason),
+            **context,
+            "total_duration": prompt + predicted,
             "load_duration": 1,
             "prompt_eval_count": len(generation.prompt_ids),
-            "prompt_eval_duration": nanoseconds["prompt"],
+            "prompt_eval_duration": prompt,
             "eval_count": len(branch.ids),
-            "eval_duration": nanoseconds["predicted"],
+            "eval_duration": predicted,
         }
-
-
-class ChatAnswer(GenerateAnswer):
-    """The same with messages."""
-
-    @staticmethod
-    def text_of(text: str) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": text}}
 
 
 # ---- models
@@ -317,7 +306,8 @@ DIALECT = Dialect(
         Row("POST /api/show", show, "a model by name", "model! stream:boolean"),
         Row("POST /api/generate", generate, "a text that answers or continues a prompt",
             f"{_COMMON} prompt:string suffix system raw:boolean context:ids"),
-        Row("POST /api/chat", chat, "the next message of a conversation", f"{_COMMON} messages"),
+        Row("POST /api/chat", partial(generate, chat=True), "the next message of a conversation",
+            f"{_COMMON} messages"),
     ),
     error_body,
     prefixes=tuple(

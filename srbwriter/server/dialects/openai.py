@@ -1,17 +1,18 @@
-"""OpenAI's dialect, with what vLLM adds: completions, chat, and the cards of models."""
+"""OpenAI's dialect, with what vLLM adds: completions, chat, embeddings, and the cards of models."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.limits import check_prompt
+from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Finished, NotSupported, Prompt, Request, TokenRun
 
 from ..answer import (
@@ -26,12 +27,14 @@ from ..answer import (
     timings,
 )
 from ..body import Body, read_request, stop_also, with_prompt
-from ..errors import ApiError, bad, openai_error
-from ..http import Call, Dialect, Row
-from ..prompts import fill, read_chat, read_prompts, wants_bos
+from ..errors import ApiError, bad, missing, openai_error
+from ..http import Call, Dialect, Row, json_response
+from ..prompts import fill, is_integer, read_chat, read_prompts, refuse_media, wants_bos
 from ..registry import Record
 from ..run import FINGERPRINT, Services, words
-from .embeddings import EMBEDDINGS, openai_embeddings
+
+if TYPE_CHECKING:
+    from srbwriter.engine.embedding import Embedding  # loads llama.cpp
 
 # ---- what is asked
 
@@ -39,14 +42,12 @@ from .embeddings import EMBEDDINGS, openai_embeddings
 def _read_common(body: Body, services: Services, logprobs: int | None, stops: Sequence[str] = ()) -> Request:
     """Return a request without its prompt. ``stops`` end a text beside its own. Raises ApiError (400)."""
     request = stop_also(read_request(body, services), stops)
-    if body.integer("best_of", request.n) != request.n:
-        raise bad("best_of", f"it can only be n, which is {request.n}: ask for n, and choose among them")
     if body.has("prompt_logprobs"):
         raise bad("prompt_logprobs", "echo with logprobs has those of the prompt")
     return replace(request, logprobs=logprobs)
 
 
-def read_completions(body: Body, services: Services) -> tuple[list[Request], CompletionAnswer]:
+def read_completions(body: Body, services: Services) -> tuple[list[Request], OpenAIAnswer]:
     """Return a request for each prompt of a body, and the answer to all. Raises ApiError (400)."""
     engine, suffix, add_bos = services.engine, body.text("suffix"), body.flag("add_bos", True)
     logprobs, echo = _completion_logprobs(body), body.flag("echo")
@@ -62,16 +63,13 @@ def read_completions(body: Body, services: Services) -> tuple[list[Request], Com
     elif echo:
         raise bad("suffix", "cannot be combined with echo")
     else:
-        check_prompt("suffix", sum(len(prompt) + len(suffix) for prompt in prompts))
         try:
             filled = [fill(engine, prompt, suffix) for prompt in prompts]
         except NotSupported as error:  # not 501: clients would try again
             raise bad("suffix", str(error)) from None
         requests = [with_prompt(common, ids, add_bos=add_bos) for ids in filled]
-    answer = CompletionAnswer(body, services, common)
-    if echo:
-        answer.prompts = [_prompt_words(engine, request.prompt) for request in requests]
-    return requests, answer
+    echoed = [_prompt_words(engine, request.prompt) for request in requests] if echo else ()
+    return requests, OpenAIAnswer(body, services, common, echoed=echoed)
 
 
 def _completion_logprobs(body: Body) -> int | None:
@@ -95,7 +93,7 @@ def _prompt_words(engine: Backend, prompt: Prompt) -> str:
     return "".join((*runs, *(token.text for token in prompt_tokens(engine, ids, ()))))
 
 
-def read_conversation(body: Body, services: Services) -> tuple[list[Request], ChatAnswer]:
+def read_conversation(body: Body, services: Services) -> tuple[list[Request], OpenAIAnswer]:
     """Return what continues a conversation, and the answer. Raises ApiError (400)."""
     chat = read_chat(body, services)
     wanted = body.only("logprobs").flag("logprobs")
@@ -104,7 +102,7 @@ def read_conversation(body: Body, services: Services) -> tuple[list[Request], Ch
         raise bad("top_logprobs", "needs logprobs to be true")
     common = _read_common(body, services, logprobs, chat.stops)
     request = with_prompt(common, chat.prompt, parse_special=True, add_bos=chat.add_bos)
-    return [request], ChatAnswer(body, services, common)
+    return [request], OpenAIAnswer(body, services, common, chat=True)
 
 
 async def completions(call: Call) -> Response:
@@ -121,148 +119,186 @@ async def chat_completions(call: Call) -> Response:
 DONE = b"data: [DONE]\n\n"
 
 
-class _OpenAIAnswer(Answer):
-    """What both answers have in common; they differ in how a text stands in a choice and in a chunk."""
+class OpenAIAnswer(Answer):
+    """A ``text_completion``, whose texts begin with those that are ``echoed``; or a ``chat.completion``.
+
+    In a stream of a chat the role comes once, then content, then the reason.
+    """
 
     error_body = staticmethod(openai_error)
-    prefix, kind, chunk_kind = "", "", ""
 
-    def __init__(self, body: Body, services: Services, request: Request) -> None:
+    def __init__(
+        self, body: Body, services: Services, request: Request, *, chat: bool = False,
+        echoed: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         super().__init__(body, services, request)
-        self.model = body.text("model") or services.model_name
+        self._chat, self._echoed = chat, echoed
+        self._model = body.text("model") or services.model_name
         options = Body(body.mapping("stream_options") or {})
-        self.include_usage = self.stream and options.flag("include_usage")
+        self._include_usage = self.stream and options.flag("include_usage")
 
     def begin(self, record: Record) -> None:
         super().begin(record)
+        prefix, kind = ("chatcmpl", "chat.completion") if self._chat else ("cmpl", "text_completion")
         self._head = {
-            "id": f"{self.prefix}-{record.id}",
-            "object": self.chunk_kind if self.stream else self.kind,
+            "id": f"{prefix}-{record.id}",
+            "object": f"{kind}.chunk" if self._chat and self.stream else kind,
             "created": int(time.time()),
-            "model": self.model,
+            "model": self._model,
             "system_fingerprint": FINGERPRINT,
         }
 
     def answer(self) -> dict[str, Any]:
-        choices = [
-            {
-                "index": index,
-                **self.choice(index, branch),
-                "finish_reason": finish_reason(branch.finish_reason),
-                **problem(branch),
-            }
-            for index, branch in enumerate(self.record.branches)
-        ]
+        choices: list[dict[str, Any]] = []
+        for index, branch in enumerate(self.record.branches):
+            known = None
+            if self.request.logprobs is not None:
+                before = self._prompt(branch.generation)
+                known = self._known([*before, *_moved(branch_tokens(self.engine, branch), before)])
+            if self._chat:
+                text: dict[str, Any] = {"message": {"role": "assistant", "content": branch.text}}
+            else:
+                own = self._echoed[index // self.n] if self._echoed else ""
+                text = {"text": own + branch.text, "stop_reason": branch.stop_text}
+            reason = finish_reason(branch.finish_reason)
+            choice = {"index": index, **text, "logprobs": known, "finish_reason": reason, **problem(branch)}
+            choices.append(choice)
         return {**self._head, "choices": choices, **self._account()}
 
-    def choice(self, index: int, branch: Branch) -> dict[str, Any]:
-        """Return the text of a branch, and its log-probabilities."""
-        raise NotImplementedError
+    def _known(self, tokens: Sequence[Written]) -> dict[str, Any] | None:
+        if not tokens and self.stream:
+            return None
+        return {"content": self.content(tokens)} if self._chat else self.legacy_logprobs(tokens)
+
+    def _prompt(self, generation: Generation) -> list[Written]:
+        """Return the tokens of the prompt, where it is echoed with log-probabilities."""
+        if not self._echoed or self.request.logprobs is None:
+            return []
+        return prompt_tokens(self.engine, generation.prompt_ids, generation.prompt_logprobs)
 
     def _account(self) -> dict[str, Any]:
         """Return ``usage``, tokens of all prompts, each once, and of all branches; and ``timings``."""
         record, first = self.record, self.record.generation
-        written = record.written
+        # Where the tokens of prompts are listed, as many as the lists have.
+        listed = sum(len(self._prompt(generation)) for generation in record.generations)
+        read, written = listed or record.prompt_tokens, record.written
         usage = {
-            "prompt_tokens": record.prompt_tokens,
+            "prompt_tokens": read,
             "completion_tokens": written,
-            "total_tokens": record.prompt_tokens + written,
+            "total_tokens": read + written,
             "prompt_tokens_details": {"cached_tokens": record.cached_tokens},
         }
         return {"usage": usage, "timings": timings(first, first.branches[0]), **seed_note(self.request)}
 
-    def _chunk(self, index: int, choice: dict[str, Any], reason: str | None = None, **more: Any) -> str:
+    def first(self, index: int) -> str:
+        if self._chat:
+            return self._chunk(index, {"delta": {"role": "assistant", "content": None}})
+        if not self._echoed:
+            return ""
+        return self._chunk(index, {"text": self._echoed[index // self.n]}, self._prompt(self.of(index)[0]))
+
+    def chunk(self, index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]) -> str:
+        if not text and not tokens:
+            return ""
+        moved = _moved(tokens, self._prompt(self.of(index)[0])) if tokens else ()
+        return self._chunk(index, {"delta": {"content": text}} if self._chat else {"text": text}, moved)
+
+    def last(self, index: int, event: Finished) -> str:
+        text: dict[str, Any] = {"delta": {}} if self._chat else {"text": "", "stop_reason": event.stop_text}
+        failure = {} if event.problem is None else {"error": event.problem}
+        return self._chunk(index, {**text, **failure}, reason=finish_reason(event.reason))
+
+    def _chunk(
+        self, index: int, text: dict[str, Any], tokens: Sequence[Written] = (), reason: str | None = None
+    ) -> str:
         """Return a chunk: with timings at a choice's end, or in each chunk if requested."""
-        choices = [{"index": index, **choice, "finish_reason": reason, **more}]
-        value: dict[str, Any] = {**self._head, "choices": choices}
-        if self.include_usage:
+        choice = {"index": index, **text, "logprobs": self._known(tokens), "finish_reason": reason}
+        value: dict[str, Any] = {**self._head, "choices": [choice]}
+        if self._include_usage:
             value["usage"] = None
         if reason is not None or self.switches["timings_per_token"]:
             value["timings"] = timings(*self.of(index))
         return frame(value)
 
     def end(self) -> bytes:
-        if not self.include_usage:
+        if not self._include_usage:
             return DONE
         return frame({**self._head, "choices": [], **self._account()}).encode() + DONE
 
 
-def _failure(event: Finished) -> dict[str, str]:
-    """Return the ``error`` member of a choice that failed while others did not."""
-    return {} if event.problem is None else {"error": event.problem}
+def _moved(tokens: Sequence[Written], before: Sequence[Written]) -> list[Written]:
+    """Return tokens with the places that they have after others."""
+    length = sum(len(token.text) for token in before)
+    return [token._replace(start=token.start + length) for token in tokens]
 
 
-class CompletionAnswer(_OpenAIAnswer):
-    """A ``text_completion``; with ``echo`` each text begins with its prompt."""
+# ---- embeddings
 
-    prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
-    prompts: Sequence[str] = ()
-    """The text of each prompt, where they are to be echoed."""
-
-    def choice(self, index: int, branch: Branch) -> dict[str, Any]:
-        known = None
-        if self.request.logprobs is not None:
-            before = self._before(branch.generation)
-            length, tokens = _length(before), branch_tokens(self.engine, branch)
-            moved = [token._replace(start=token.start + length) for token in tokens]
-            known = self.legacy_logprobs([*before, *moved])
-        text = (self.prompts[index // self.n] if self.prompts else "") + branch.text
-        return {"text": text, "logprobs": known, "stop_reason": branch.stop_text}
-
-    def _before(self, generation: Generation) -> list[Written]:
-        """Return the tokens of the prompt, where it is echoed with log-probabilities."""
-        if not self.prompts or self.request.logprobs is None:
-            return []
-        return prompt_tokens(self.engine, generation.prompt_ids, generation.prompt_logprobs)
-
-    def first(self, index: int) -> str:
-        if not self.prompts:
-            return ""
-        before = self._before(self.of(index)[0])
-        known = self.legacy_logprobs(before) if before else None
-        return self._chunk(index, {"text": self.prompts[index // self.n], "logprobs": known})
-
-    def chunk(self, index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]) -> str:
-        if not text and not tokens:
-            return ""
-        offset = _length(self._before(self.of(index)[0])) if tokens else 0
-        known = self.legacy_logprobs(tokens, offset) if tokens else None
-        return self._chunk(index, {"text": text, "logprobs": known})
-
-    def last(self, index: int, event: Finished) -> str:
-        reason = finish_reason(event.reason)
-        none = {"text": "", "logprobs": None}
-        return self._chunk(index, none, reason, stop_reason=event.stop_text, **_failure(event))
+EMBEDDINGS = "embd_normalize:integer pooling"
+"""Fields of both forms."""
 
 
-def _length(tokens: Sequence[Written]) -> int:
-    return sum(len(token.text) for token in tokens)
+async def openai_embeddings(call: Call) -> Response:
+    """``input`` in OpenAI's form; ``content``, which OpenAI does not know, in llama.cpp's."""
+    body = call.body
+    _ = call.engine.embedder  # 501 before anything else, where it has none
+    if not body.has("input") and body.has("content"):
+        return await native_embeddings(call)
+    style, width = body.text("encoding_format", "float"), call.engine.info.n_embd
+    if style not in ("float", "base64"):
+        raise bad("encoding_format", "expected float or base64")
+    if body.integer("dimensions", width) != width:
+        raise bad("dimensions", f"this model's vectors have {width}, and are not cut")
+    vectors = await _embed(call, "input")
+    tokens = sum(one.tokens for one in vectors)
+
+    def written(one: Embedding) -> Any:
+        if style == "base64":
+            return base64.b64encode(one.values.astype("<f4").tobytes()).decode()
+        return one.values.tolist()
+
+    def answer() -> Response:
+        data = [
+            {"object": "embedding", "index": index, "embedding": written(one)}
+            for index, one in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        model = body.text("model") or call.services.model_name
+        return json_response({"object": "list", "model": model, "data": data, "usage": usage})
+
+    return await call.work(answer, thread=True)
 
 
-class ChatAnswer(_OpenAIAnswer):
-    """``chat.completion``; in chunks the role once, then content, then the reason."""
+async def native_embeddings(call: Call) -> Response:
+    """Answer with a list of vectors for each text, even where it is a single one."""
+    _ = call.engine.embedder
+    only_input = call.body.has("input") and not call.body.has("content")
+    vectors = await _embed(call, "input" if only_input else "content")
+    return await call.work(
+        lambda: json_response(
+            [{"index": index, "embedding": [one.values.tolist()]} for index, one in enumerate(vectors)]
+        ),
+        thread=True,
+    )
 
-    prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    def choice(self, index: int, branch: Branch) -> dict[str, Any]:
-        known = self._known(branch_tokens(self.engine, branch)) if self.request.logprobs is not None else None
-        return {"message": {"role": "assistant", "content": branch.text}, "logprobs": known}
+async def _embed(call: Call, field: str) -> list[Embedding]:
+    """Return vectors of the text in ``field``, of one list of token ids, or of several of either.
 
-    def _known(self, tokens: Sequence[Written]) -> dict[str, Any]:
-        return {"content": self.content(tokens)}
-
-    def first(self, index: int) -> str:
-        return self._chunk(index, {"delta": {"role": "assistant", "content": None}, "logprobs": None})
-
-    def chunk(self, index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]) -> str:
-        if not text and not tokens:
-            return ""
-        known = self._known(tokens) if tokens else None
-        return self._chunk(index, {"delta": {"content": text}, "logprobs": known})
-
-    def last(self, index: int, event: Finished) -> str:
-        none: dict[str, Any] = {"delta": {}, "logprobs": None}
-        return self._chunk(index, none, finish_reason(event.reason), **_failure(event))
+    The engine checks them. Raises ApiError.
+    """
+    body, lane, value = call.body, call.engine.embedder, call.body.raw(field)
+    if value is None:
+        raise missing(field)
+    refuse_media(body.values)
+    items = cast("list[Any]", value if isinstance(value, list) else [value])
+    if any(isinstance(item, dict) for item in items):  # parts of a message, or pictures
+        raise ApiError(501, "this model reads text only; no images or other media")
+    texts = [items] if items and all(map(is_integer, items)) else items
+    normalize = max(-1, min(body.integer("embd_normalize", 2), 100))
+    pooling = cast("Any", body.text("pooling") or None)  # the engine refuses any other word
+    work = await call.work(lambda: lane.embed(texts, pooling, normalize))
+    return await call.until_gone(asyncio.wrap_future(work))
 
 
 # ---- models
@@ -287,7 +323,8 @@ def model(call: Call) -> dict[str, Any]:
 
 def model_card(services: Services) -> dict[str, Any]:
     """Return what is known of the model; while it is still being loaded without its measures."""
-    engine, state = services.loader.engine, services.load_state
+    engine, state = services.loader.engine, services.loader.state
+    state = str(getattr(state, "name", state)).upper()
     card: dict[str, Any] = {
         "id": services.model_name,
         "aliases": list(services.model_names),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, cast
 
@@ -36,7 +35,7 @@ from srbwriter.engine.types import (
     TokenLogprob,
     TokenRun,
 )
-from srbwriter.engine.verbs import HTTP_VERBS, Argument
+from srbwriter.engine.verbs import HTTP_VERBS, VERBS
 from srbwriter.version import __version__
 
 from ..answer import EVENTS, NATURAL, PING, Answer, finite, token_object
@@ -56,6 +55,7 @@ DEFAULT_STOP = Stop(max_tokens=65, after_any=(".", "\n"), after_min_tokens=3)
 PRIORITIES = tuple(one.name.lower() for one in Priority if one >= Priority.NORMAL)
 """What a client may ask for: it may lower its priority, never raise it."""
 
+_VERBS = tuple(verb.name for verb in HTTP_VERBS)
 _OWN = ("prompt", "parent", "logprobs", "priority", "rich")
 RUNNING = 202
 
@@ -137,38 +137,24 @@ def read_branches(
 
 
 def _parent_runs(body: Body, parent: Branch, engine: Backend) -> tuple[TokenRun, ...]:
-    """Return a parent's prompt and text, or the first ``chars`` characters of its text.
-
-    Raises ApiError (400).
-    """
-    given = Body(body.mapping("parent") or {})
-    chars = given.integer("chars", len(parent.text))
-    limits.check_range("chars", chars, 0, len(parent.text))
-    return branch_runs(parent, engine, chars)
-
-
-def branch_runs(branch: Branch, engine: Backend, chars: int) -> tuple[TokenRun, ...]:
-    """Return the prompt of a branch and the first ``chars`` characters of its text: by its tokens, as far as
-    these spell whole characters of it, and what is left as text.
+    """Return a parent's prompt and text, or the first ``chars`` characters of its text: by its tokens, as far
+    as these spell whole characters of it, and what is left as text. Raises ApiError (400).
 
     Before its first token, a branch of a healed prompt has yet to spell the prompt's last word.
     """
-    generation, text = branch.generation, branch.text[:chars]
-    places = [(k, end - branch.overlap) for k, end in _whole_characters(engine, branch.ids)]
-    kept, end = max(((k, end) for k, end in places if 0 <= end <= chars), default=(0, 0))
+    chars = Body(body.mapping("parent") or {}).integer("chars", len(parent.text))
+    limits.check_range("chars", chars, 0, len(parent.text))
+    kept = end = place = 0
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for count, piece in enumerate(engine.pieces(parent.ids), 1):
+        place += len(decoder.decode(piece))
+        if not decoder.getstate()[0] and 0 <= place - parent.overlap <= chars:
+            kept, end = count, place - parent.overlap
+    generation, text = parent.generation, parent.text[:chars]
     tail = text[end:] if kept else generation.healed + text
-    ids = (*generation.prompt_ids, *branch.ids[:kept])
+    ids = (*generation.prompt_ids, *parent.ids[:kept])
     runs = (TokenRun(engine.detokenize(ids), ids, engine.info.vocab),)
     return (*runs, TokenRun(tail)) if tail else runs
-
-
-def _whole_characters(engine: Backend, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield how many tokens write how many characters, wherever the last of these is whole."""
-    decoder, end = codecs.getincrementaldecoder("utf-8")("replace"), 0
-    for count, piece in enumerate(engine.pieces(ids), 1):
-        end += len(decoder.decode(piece))
-        if not decoder.getstate()[0]:
-            yield count, end
 
 
 # ---- the answer
@@ -207,11 +193,6 @@ class EventLines(Answer):
             if value is not None and self._only in (None, value.get("index", self._only)):
                 out.append(self._line(value))
         return "".join(out).encode()
-
-    def waiting(self, place: int) -> bytes:
-        """Only the richer form says it; the original knew no such line."""
-        event = {"event": "queue", "place": place, "id": self.record.id}
-        return self._line(event).encode() if self._rich else self.ping
 
     def end(self) -> bytes:
         record = self.record
@@ -394,7 +375,6 @@ def request_object(call: Call, record: Record, *, texts: bool = False) -> dict[s
         "created": int(record.created),
         "state": "running" if record.live else "failed" if error is not None else "done",
         "error": None if error is None else as_api_error(error).message,
-        "queue": call.services.registry.place(record),
         "count": len(record.branches),
         "picked": record.picked,
         **_counts(record),
@@ -415,17 +395,12 @@ async def create(call: Call) -> Response:
     """Start a request that outlives its connection; clients read and steer it by its id."""
     parent = call.parent()
     request = await call.work(lambda: read_request(call.body, call.services, parent))
-    return await _start(call, request)
-
-
-async def _start(call: Call, request: Request) -> Response:
     rules = request.stop if isinstance(request.stop, tuple) else (request.stop,)
     if request.overflow == "shift" and any(r.max_tokens is None and r.max_seconds is None for r in rules):
         raise bad("max_tokens", "needed here, or max_seconds: nobody's connection would ever end this text")
     record = await call.submit([request], new_id())
-    value = request_object(call, record)
-    headers = {"Location": f"/srb/v1/requests/{record.id}", "X-Queue": str(value["queue"])}
-    note = misspelt(call.body, (*_OWN, "at", "token", "without"))
+    value, note = request_object(call, record), misspelt(call.body, _OWN)
+    headers = {"Location": f"/srb/v1/requests/{record.id}"}
     return json_response({**value, "note": note} if note else value, RUNNING, headers)
 
 
@@ -505,87 +480,52 @@ async def patch_branch(call: Call) -> Response:
     branch.change(*await call.work(
         lambda: (read_sampling(body, branch.sampling, engine), read_stop(body, branch.stop_rule))
     ))  # fmt: skip
-    return json_response({"id": record.id, "index": index, "verb": "patch"}, RUNNING)
+    whole = [name for name in body.values if (row := BY_NAME.get(name)) and row.record == "request"]
+    note = "; ".join(
+        (*(f"{name} is for a whole request" for name in whole), *filter(None, [misspelt(body, ())]))
+    )
+    done = {"id": record.id, "index": index, "verb": "patch"}
+    return json_response({**done, "note": note} if note else done, RUNNING)
 
 
 async def steer(call: Call) -> Response | dict[str, Any]:
     """Do one verb on one branch. It acts within a step and disturbs no other branch."""
     record, index, branch = _branch(call)
-    name = call.path["verb"]
-    if name == "fork":
-        return await _fork(call, branch)
+    name, body = call.path["verb"], call.body
     if name == "pick":
         return await _pick(call, record, index, branch)
-    verb = next((verb for verb in HTTP_VERBS if verb.name == name), None)
-    if verb is None:
-        known = ", ".join((*(verb.name for verb in HTTP_VERBS), "fork", "pick"))
-        raise ApiError(404, f"there is no verb {name}; there are {known}")
-    arguments = [one for one in verb.arguments if one.kinds != ("ids",)]
-    given = await call.work(lambda: {one.name: _argument(one, branch, call) for one in arguments})
-    problem = verb.problem(branch, given)
+    if name not in _VERBS:
+        raise ApiError(404, f"there is no verb {name}; there are {', '.join(_VERBS)} and pick")
+    own = {"rewind": ("tokens", "chars", "sentences"), "append": ("text", "go_on")}.get(name, ())
+
+    def count(field: str) -> int | None:
+        limits.check_range(field, body.integer(field, 1), 1, 2**31 - 1)
+        return body.integer(field, 1) if body.has(field) else None
+
+    def read() -> dict[str, Any]:
+        match name:
+            case "reroll":
+                sampling = read_sampling(body, replace(branch.sampling, seed=None), call.engine)
+                return {"seed": body.seed(), "sampling": sampling, "stop": read_stop(body, branch.stop_rule)}
+            case "extend" if set(body.values) <= {"max_tokens"}:  # so many tokens more
+                return {"stop": count("max_tokens")}
+            case "extend":
+                return {"stop": read_stop(body, branch.stop_rule)}
+            case "rewind":
+                return {"seed": body.seed(), **{field: count(field) for field in own}}
+            case "append" if not body.text("text"):
+                raise missing("text")
+            case "append":
+                return {"text": body.text("text"), "go_on": body.flag("go_on")}
+            case _:
+                return {}
+
+    given = await call.work(read)
+    problem = VERBS[name].problem(branch, given)
     await call.work(lambda: getattr(branch, name)(**given))  # it may be in another state by now
+    note = f"{name} does nothing: branch {index} {problem}" if problem else misspelt(body, own)
     done = {"id": record.id, "index": index, "verb": name}
-    note = (
-        f"{name} does nothing: branch {index} {problem}"
-        if problem
-        else misspelt(call.body, [one.field or one.name for one in arguments])
-    )
     return json_response({**done, "note": note} if note else done, RUNNING)
-
-
-def _argument(argument: Argument, branch: Branch, call: Call) -> Any:
-    """Return what a body says for an argument of a verb. Raises ApiError (400)."""
-    body, name = call.body, argument.name
-    match argument.kinds:
-        case ("flag",):
-            return body.flag(name)
-        case ("seed",):
-            return body.seed()
-        case ("sampling",):
-            return read_sampling(body, replace(branch.sampling, seed=None), call.engine)
-        case ("count",):
-            limits.check_range(name, body.integer(name, 1), 1, 2**31 - 1)
-            return body.integer(name, 1) if body.has(name) else None
-        case ("text",):
-            if not body.text(name):
-                raise missing(name)
-            return body.text(name)
-        case _:  # a stop rule; or so many tokens more where the body says nothing else
-            if "count" in argument.kinds and set(body.values) <= {argument.field}:
-                tokens = body.size(argument.field, -1, 1)
-                return tokens if tokens > 0 else None
-            return read_stop(body, branch.stop_rule)
-
-
-async def _fork(call: Call, branch: Branch) -> Response:
-    """Start a new request that continues from this branch, which itself stays as it is.
-
-    With ``at`` it continues from before that token: with ``token`` in its place, or with none of ``without``.
-    """
-    body, engine = call.body, call.engine
-
-    def read() -> Request:
-        base, most = replace(branch.sampling, seed=None), call.services.max_n
-        _, n, sampling, stop = read_branches(body, call.services, base, branch.stop_rule, 1, most)
-        begin: tuple[int, ...] = ()
-        without = tuple(read_ids("without", body.raw("without"), engine)) if body.has("without") else ()
-        if any(body.has(name) for name in ("at", "token", "without")):
-            ids = branch.ids
-            at = body.integer("at", len(ids))
-            limits.check_range("at", at, 0, len(ids))
-            whole = max((k for k, _ in _whole_characters(engine, ids[:at])), default=0)
-            chosen = read_ids("token", [body.raw("token")], engine) if body.has("token") else ()
-            prompt, begin = (*branch.generation.prompt_ids, *ids[:whole]), (*ids[whole:at], *chosen)
-        else:
-            prompt = branch_runs(branch, engine, len(branch.text))
-        request = Request(
-            prompt=prompt, n=n, sampling=sampling, stop=stop, add_bos=False, begin=begin, without=without,
-            **read_options(body, call.services),
-        )  # fmt: skip
-        salt = request.cache_salt or branch.generation.request.cache_salt
-        return replace(request, cache_salt=salt)
-
-    return await _start(call, await call.work(read))
 
 
 async def _pick(call: Call, record: Record, index: int, branch: Branch) -> dict[str, Any]:
@@ -640,9 +580,8 @@ DIALECT = Dialect(
         Row(f"PATCH {_BRANCH}", patch_branch, "change sampling and stop rules", "+"),
         Row(f"GET {_BRANCH}/events", events, "follow one branch", query="after:integer"),
         Row(f"POST {_BRANCH}/{{verb}}", steer,
-            f"{', '.join(verb.name for verb in HTTP_VERBS)}, fork or pick a branch",
-            "tokens:integer chars:integer sentences:integer text go_on:boolean at:integer token:integer "
-            "without:ids +"),
+            f"{', '.join(_VERBS)} or pick a branch",
+            "tokens:integer chars:integer sentences:integer text go_on:boolean +"),
     ),
     error_body,
     prefixes=("/srb/",),

@@ -150,7 +150,6 @@ function show(event) {
     case "cut": tell(pane, [...pane.text].slice(0, event.chars).join("")); break;
     case "stop": state(event.reason, event.error ?? ENDS[event.reason]); break;
     case "prompt": say(`reading ${event.done} of ${event.total} tokens, ${event.cached} known`); break;
-    case "queue": say(`waiting, ${event.place} before this one`); break;
     case "banned": pane.querySelector(".marks").textContent = `⌫${pane.bans = (pane.bans ?? 0) + 1}`; break;
     case "done": say(`${event.completion_tokens} tokens written`); break;
     case "error": say(event.error, true); break;

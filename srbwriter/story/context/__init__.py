@@ -6,9 +6,7 @@ must stay put between prompts is a :class:`Layout`, returned and passed back in;
 It knows nothing of the engine, the store or a screen.
 """
 
-from __future__ import annotations
-
-from srbwriter.story.context.assemble import assemble, cache_break, place_near_end
+from srbwriter.story.context.assemble import assemble, place_near_end
 from srbwriter.story.context.types import (
     Assembly,
     ContextError,
@@ -19,19 +17,9 @@ from srbwriter.story.context.types import (
     Source,
     Tokenizer,
     Window,
-)
+)  # fmt: skip
 
 __all__ = [
-    "Assembly",
-    "ContextError",
-    "Dropped",
-    "Layout",
-    "Position",
-    "Segment",
-    "Source",
-    "Tokenizer",
-    "Window",
-    "assemble",
-    "cache_break",
-    "place_near_end",
-]
+    "Assembly", "ContextError", "Dropped", "Layout", "Position", "Segment", "Source", "Tokenizer", "Window",
+    "assemble", "place_near_end",
+]  # fmt: skip

@@ -21,7 +21,6 @@ from srbwriter.story.context.types import (
     Layout,
     Position,
     Segment,
-    Source,
     Tokenizer,
     Window,
 )
@@ -58,15 +57,14 @@ def assemble(
     tokenizer: Tokenizer,
     window: Window,
     layout: Layout | None = None,
-    previous: Sequence[int] = (),
     wish: Sequence[Segment] = (),
 ) -> Assembly:
     """Lay out the prompt that continues ``path``: the last nodes of a story, each an id and its spans.
 
     A span's ids are used if they are of the tokenizer's vocabulary, and the text before still ends with its
-    lead. ``settings`` are the effective ones at the end of the path.  ``layout`` and ``previous`` are the
-    layout and the tokens of an earlier assembly; they change only the places of the texts. ``wish`` is put
-    near the end of the story and moves nothing else. Never exceeds ``window.available``.  Raises
+    lead. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of an earlier
+    assembly; it changes only the places of the texts. ``wish`` is put near the end of the story and moves
+    nothing else. Never exceeds ``window.available``.  Raises
     :class:`ContextError` for a window too small.
     """
     spans = _placed(path)
@@ -88,27 +86,15 @@ def assemble(
         raise AssertionError("an empty story did not fit")
     segments = (*around.head, *story, *around.tail)
     tokens = tuple(token for segment in segments for token in segment.tokens)
-    counts: dict[Source, int] = {}
-    for segment in segments:
-        counts[segment.source] = counts.get(segment.source, 0) + len(segment.tokens)
     start = tail.position(0)
     lost = _before(spans, start, tail.lead)
     return Assembly(
         segments=segments,
         tokens=tokens,
-        counts=counts,
-        available=window.available,
         dropped=(*around.dropped, *([Dropped("story", lost, start.node_id)] if lost else [])),
         layout=Layout(start if lost else None, {key: tail.position(at) for key, at in places.items()}),
-        cache_break=cache_break(previous, tokens),
         problems=found.problems,
     )
-
-
-def cache_break(previous: Sequence[int], tokens: Sequence[int]) -> int:
-    """Return the length of the common prefix of two prompts, in tokens."""
-    shared = min(len(previous), len(tokens))
-    return next((index for index in range(shared) if previous[index] != tokens[index]), shared)
 
 
 def _placed(path: Iterable[tuple[str, Sequence[Span]]]) -> list[Placed]:

@@ -110,20 +110,12 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A prompt, and its sizes by source.
-
-    ``counts`` has an entry for every source present and adds up to ``len(tokens)``.
-    ``cache_break`` is the index of the first token that differs from the previous prompt; when it
-    equals the previous prompt's length, the whole of it is still a prefix.
-    """
+    """A prompt, its parts in order, and what had no room."""
 
     segments: tuple[Segment, ...]
     tokens: tuple[int, ...]
-    counts: Mapping[Source, int]
-    available: int
     dropped: tuple[Dropped, ...]
     layout: Layout
-    cache_break: int
     problems: tuple[LoreProblem, ...] = ()
 
     @property

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from srbwriter.engine.types import BranchState
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
-from srbwriter.session.drafts import Draft
 from srbwriter.story import NodeId
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
@@ -179,8 +178,7 @@ def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
     if branch.live:
         session.steer(index, "pause" if session.capabilities.has("pause") else "stop")
     text = session.joined(index)
-    parent = session.round.parent if session.round is not None else session.node
-    draft = session.draft(Draft.below(parent, index))
+    draft = session.draft(f"branch {index + 1}:{status.node_of(session, index)}")
 
     def take(edited: str) -> bool:
         before = session.node

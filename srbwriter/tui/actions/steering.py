@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from srbwriter.session.steering import Steering
@@ -51,24 +50,14 @@ def _end(screen: WriteScreen, index: int) -> None:
 def _ask_note(screen: WriteScreen, index: int) -> None:
     session = screen.session
 
+    def put(note: str) -> None:
+        Steering.of(session).put_note(index, note)
+        follows = f"follows its note{_when(screen, index)}" if note.strip() else "has no note"
+        screen.notify(f"Branch {index + 1} {follows}.")
+
     def take(note: str) -> bool:
-        return screen.guarded(
-            lambda: _when_done(screen, index, Steering.of(session).put_note(index, note), note)
-        )
+        return screen.guarded(lambda: put(note))
 
     question = f"Note for branch {index + 1} alone; leave it empty for none"
     draft = session.draft(f"note for branch {index + 1}")
     screen.app.push_screen(AskWords(question, take, draft, Steering.of(session).note(index)))
-
-
-def _when_done(screen: WriteScreen, index: int, put: Future[None], note: str) -> None:
-    """Say whether the branch follows its note, once that is known."""
-    if not put.done():
-        screen.editor.set_timer(0.1, lambda: _when_done(screen, index, put, note))
-    elif (error := put.exception()) is not None:
-        kept = "Your note is kept: steer the branch again to change it."
-        screen.notify(f"Branch {index + 1} does not follow its note: {error}. {kept}", severity="error")
-    elif note.strip():
-        screen.notify(f"Branch {index + 1} follows its note{_when(screen, index)}.")
-    else:
-        screen.notify(f"Branch {index + 1} has no note.")

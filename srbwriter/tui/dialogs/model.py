@@ -23,8 +23,6 @@ from srbwriter.models import (
     ModelsError,
     RecommendedModel,
     Suitability,
-    Transfer,
-    TransferMeter,
     local_models,
     memory,
     memory_budget,
@@ -32,7 +30,6 @@ from srbwriter.models import (
     recommend,
     size_words,
 )
-from srbwriter.models.transfer import time_words
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.write import hints
 from srbwriter.tui.write.status import shortened
@@ -140,14 +137,15 @@ class _Download:
         self.model = model
         self.stopping = False
         self.result: Future[Path] = Future()
-        self._bytes = (0, 0)  # here, and in all; 0 is unknown
-        self._meter = TransferMeter()
+        self.done = self.total = 0  # bytes; a total of 0 is unknown
+        self._begun = time.monotonic(), 0  # when the first bytes of this attempt came, and what was here
         Thread(target=self._run, name="srbwriter-fetch", daemon=True).start()
 
     @property
-    def moment(self) -> Transfer:
-        """The current progress. Call it from one thread only."""
-        return self._meter.record(*self._bytes, time.monotonic())
+    def speed(self) -> float:
+        """Bytes a second since it began."""
+        begun, before = self._begun
+        return (self.done - before) / max(time.monotonic() - begun, 1.0)
 
     def stop(self) -> None:
         self.stopping = True
@@ -163,7 +161,9 @@ class _Download:
     def _progress(self, name: str, done: int, total: int, /) -> None:
         if self.stopping:
             raise Cancelled("the download was stopped")
-        self._bytes = done, total
+        if not self.total:
+            self._begun = time.monotonic(), done
+        self.done, self.total = done, total
 
 
 class ModelFetch:
@@ -199,19 +199,15 @@ class ModelFetch:
             return f"{name} is here; it is used when these branches have ended"
         if download.stopping:
             return f"stopping the download of {name}"
-        moment = download.moment
-        if not moment.total:
+        done, total, speed = download.done, download.total, download.speed
+        if not total:
             return f"looking for {name}"
-        if moment.done >= moment.total:
+        if done >= total:
             return f"checking {name}"
-        words = [
-            f"fetching {name} {moment.done / moment.total:.0%}"
-        ]  # no progress bar, so that all of it fits into 80 columns
-        if moment.seconds_left is not None:
-            words.append(f"{time_words(moment.seconds_left)} left")
-        if moment.speed is not None:
-            words.append(f"{size_words(moment.speed)}/s")
-        return ", ".join(words)
+        words = f"fetching {name} {done / total:.0%}"  # no progress bar: all of it fits into 80 columns
+        if speed <= 0:
+            return words
+        return f"{words}, {(total - done) / speed / 60:.0f} min left, {size_words(speed)}/s"
 
     def cancel(self, screen: WriteScreen) -> bool:
         """Stop the download; return False if there is none."""

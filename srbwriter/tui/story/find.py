@@ -6,7 +6,6 @@ search: the matches that are highlighted and counted are those that are replaced
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
@@ -18,6 +17,7 @@ from textual.widgets import Static
 
 from srbwriter.story import Edit
 from srbwriter.story.model import counted
+from srbwriter.story.search import matches
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import LineInput
 from srbwriter.tui.dialogs.base import Bar
@@ -25,13 +25,12 @@ from srbwriter.tui.write.story_editor import StoryEditor
 
 
 class Finder:
-    """The matches of some words in ``text``."""
+    """The matches of some words in ``text``; those of :func:`~srbwriter.story.search.matches`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._lowered: str | None = None
-        self._words = ""
-        self._starts: list[int] = []
+        self.spans: list[tuple[int, int]] = []
+        """The spans (start, end) of all matches, in order."""
 
     def search(self, words: str, case: bool = False, whole: bool = False) -> int:
         """Search for ``words`` and return the number of matches.
@@ -41,42 +40,28 @@ class Finder:
             case: match capitals and small letters exactly.
             whole: only match where no letter, digit or underscore comes directly before or after.
         """
-        self._words = words
-        if not words:
-            self._starts = []
-            return 0
-        if not case and self._lowered is None:
-            self._lowered = _lowered(self._text)
-        text, pattern = (self._text, words) if case else (self._lowered or "", _lowered(words))
-        pattern = re.escape(pattern)
-        if whole:
-            pattern = rf"(?<!\w){pattern}(?!\w)"
-        self._starts = [found.start() for found in re.finditer(pattern, text)]
-        return len(self._starts)
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        """Return the spans (start, end) of all matches, in order."""
-        return [(start, start + len(self._words)) for start in self._starts]
+        self.spans = list(matches(self._text, words, case=case, whole=whole))
+        return len(self.spans)
 
     def after(self, place: int) -> tuple[int, int] | None:
-        """Return the span (start, end) of the first match at or after ``place``; None if there is no match.
-
-        The search wraps around to the first match.
-        """
-        return self._span(bisect_left(self._starts, place) % (len(self._starts) or 1))
+        """Return the first match at or after ``place``, else the first of all; None if there is none."""
+        if not self.spans:
+            return None
+        return self.spans[bisect_left(self.spans, (place, 0)) % len(self.spans)]
 
     def before(self, place: int) -> tuple[int, int] | None:
-        """Return the last match that ends at or before ``place``; wraps around to the last match."""
-        return self._span(bisect_right(self._starts, place - len(self._words)) - 1)
+        """Return the last match that ends at or before ``place``, else the last of all."""
+        if not self.spans:
+            return None
+        return self.spans[bisect_right(self.spans, place, key=lambda span: span[1]) - 1]
 
     def number(self, start: int) -> int:
         """Return the number of the match that starts at ``start``; the first is 1."""
-        return bisect_left(self._starts, start) + 1
+        return bisect_left(self.spans, (start, 0)) + 1
 
     def edits(self, by: str) -> list[Edit]:
         """Return the edits that replace every match with ``by``."""
-        return [Edit(start, start + len(self._words), by) for start in self._starts]
+        return [Edit(start, end, by) for start, end in self.spans]
 
     def around(self, place: tuple[int, int], room: int) -> tuple[str, str, str]:
         """Return the text before, in and after a match within its paragraph, at most ``room`` characters
@@ -85,17 +70,6 @@ class Finder:
         before = self._text[max(0, start - room) : start].rpartition("\n")[2]
         after = self._text[end : end + room].partition("\n")[0]
         return before, self._text[start:end], after
-
-    def _span(self, index: int) -> tuple[int, int] | None:
-        if not self._starts:
-            return None
-        return self._starts[index], self._starts[index] + len(self._words)
-
-
-def _lowered(text: str) -> str:
-    """Return ``text`` in lower case with unchanged length; letters with positional forms get one form."""
-    small = text.replace("İ", "i").lower()  # the only capital whose lower case has two characters
-    return small.replace("ς", "σ").replace("ſ", "s")
 
 
 _ROOM = 30  # characters around a place in the preview

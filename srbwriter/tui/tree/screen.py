@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
+from srbwriter.session.prefix import in_whole_words
 from srbwriter.session.round import wish_of
 from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
@@ -84,7 +85,7 @@ class TreeScreen(Page[NodeId]):
         words = counted(len(node.text.split()), "word")
         about = " · ".join(fact for fact in [*facts, words] if fact)
         self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
-        self.query_one("#text", Static).update(node.text.strip() or "(no words)")
+        self.query_one("#text", Static).update(in_whole_words(self.story, node).strip() or "(no words)")
 
     # ---- moving
 

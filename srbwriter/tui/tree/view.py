@@ -5,7 +5,6 @@ It draws only visible lines and reads only their text, so a large tree costs no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Set
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from srbwriter.session.prefix import in_whole_words
 from srbwriter.story import ROOT, NodeId, Story
 
 
@@ -186,21 +186,15 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         node = self.story.node(row.node)
         marks = marks_words(self.story, row.node)
         mark_style = style if at_cursor else self.get_component_rich_style("tree--mark")
-        preview = self._begun_word(row.node, node.text) + " ".join(node.text.split())
-        preview = preview or ("the beginning" if row.node == ROOT else "(no words)")
+        preview = " ".join(in_whole_words(self.story, node).split()) or (
+            "the beginning" if row.node == ROOT else "(no words)"
+        )
         before = f"{here}{lead}{unread}{_AUTHORS.get(node.author, ' ')} "
         segments = [Segment(before, style)]
         if marks:
             segments.append(Segment(f"{marks} ", mark_style))
         segments.append(Segment(preview[: 4 * width], style))
         return _line(segments, width)
-
-    def _begun_word(self, node: NodeId, text: str) -> str:
-        """Return the letters before a fork inside a word, so that a row begins with whole words."""
-        above = self.story.parent(node)
-        if above is None or not text[:1].isalnum():
-            return ""
-        return re.split(r"\W", self.story.node(above).text)[-1]
 
     def _map(self, y: int) -> Strip:
         """Return a row of the map: the shape of the tree, and the part that is visible."""

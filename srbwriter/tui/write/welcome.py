@@ -5,6 +5,7 @@ A read-only story accepts no typing at all, so that no typed text is lost.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from srbwriter.tui.dialogs.trouble import RESTORE, DamagedNote
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
 
+_FOLLOW_SECONDS = 1.0
+
 
 def receive(screen: WriteScreen) -> None:
     """Show what the writer has to know or to choose before writing."""
@@ -30,8 +33,23 @@ def receive(screen: WriteScreen) -> None:
     screen.editor.shut(short(why, screen.session.story.file))
     if why.reason is Blocked.DAMAGED:
         tell_damage(screen)
-    else:
-        screen.notify(short(why, screen.session.story.file), severity="error")
+        return
+    screen.notify(short(why, screen.session.story.file), severity="error")
+    if why.reason is Blocked.IN_USE:
+        screen.set_interval(_FOLLOW_SECONDS, lambda: _follow(screen))
+
+
+def _follow(screen: WriteScreen) -> None:
+    """Show what the other window has written; when that has ended, open the story here for writing."""
+    story = screen.session.story
+    with contextlib.suppress(StoryError):  # it is moved or written anew just now
+        if story.follow() and screen.app.next_story is None:
+            if story.read_only is None:
+                screen.app.open_story(
+                    story.file, ["The other window has closed this story. You can write here now."]
+                )
+            else:
+                screen.show_story(where_changed=True)
 
 
 def _begun(story: Story) -> bool:
@@ -41,9 +59,7 @@ def _begun(story: Story) -> bool:
 
 
 def _tell_of_drafts(screen: WriteScreen) -> None:
-    """Say where text is that was being typed when the program died: in its dialog, or in the tree."""
-    if screen.session.taken_up:
-        screen.notify("Recovered: the branch you were editing is in the tree now.")
+    """Say in which dialogs text was being typed when the program died."""
     sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(screen.session.story))
     if kinds := ", ".join(dict.fromkeys(sheets)):
         screen.notify(f"Recovered: unsaved words for {kinds}. Open that to continue.")
