@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.events import Key, Paste
 
 from srbwriter.engine.types import BranchState
 from srbwriter.prose import sentence_ends
 from srbwriter.tui.keyboard import Burst
+from srbwriter.tui.write import letters
 from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import visible
@@ -190,8 +192,10 @@ PROSE = [
 
 
 async def test_a_capital_or_the_third_of_different_letters_is_prose_and_all_of_them_enter_the_story(
-    open_bench: OpenBench,
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("_WINDOW", "_WAIT"):
+        monkeypatch.setattr(letters, name, 60.0)  # however busy the machine is
     async with open_bench(TEXT, started=20) as bench:
         before, text = bench.texts(), TEXT
         for typed, commands in PROSE:
