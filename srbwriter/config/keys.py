@@ -251,6 +251,11 @@ LOOK_AHEAD_TOKENS = Key(
     "instruments.look_ahead_tokens", INTEGER, 2048, "most tokens that are written before a pick",
     minimum=16,
 )
+SO_FAR = Key(
+    "instruments.so_far", INTEGER, 20,
+    "percent of the window for summaries of chapters that no longer fit, which the model writes while you "
+    "read; 0 for none", minimum=0, maximum=50,
+)
 LOOK_AHEAD_BATTERY = Key[LookAhead](
     "instruments.look_ahead_battery", one_of(*get_args(LookAhead)), "off",
     "the most of look_ahead while the machine runs on battery power",

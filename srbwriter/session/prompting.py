@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +19,9 @@ from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
 from srbwriter.story.model import Settings, Span, Template
+from srbwriter.story.outline import outline
+
+from .outlining import note_for
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -238,6 +242,11 @@ class Prompter:
         self._bos = (engine.bos,) if engine.add_bos and engine.bos is not None else ()
         self.frame = ChatFrame(engine)
         self._layouts: dict[NodeId, Layout] = {}
+        self.lost, self.told = 0, ""
+        """Characters of the story that the last prompt left out. What it told of them stays until then."""
+        self.tell: Callable[[int], str] = lambda lost: ""
+        """Returns what a prompt tells of the first characters of the story; see :class:`.book.Book`."""
+        self._outlined: tuple[object, str] = None, ""
         saved = cast(Any, story.value("layout"))
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
@@ -258,7 +267,36 @@ class Prompter:
         asked: tuple[Segment, ...] = ()
         if wish:
             asked = self.frame.segments_of_wish(wish, settings, self.tokenizer, passage, after)
-        return assemble(self._end(path, at), framed, self.tokenizer, window, layout, asked)
+        end = self._end(path, at)
+        if note := self._note_of_outline(node, settings):
+            framed = replace(framed, author_note="\n".join(filter(None, (settings.author_note, note))))
+        given = replace(framed, so_far=self.told or None)
+        found = assemble(end, given, self.tokenizer, window, layout, asked)
+        lost = self._lost_in(node, at, found)
+        if lost != self.lost and (told := self.tell(lost)) != self.told:  # read anew from here on anyway
+            given = replace(framed, so_far=told or None)
+            found = assemble(end, given, self.tokenizer, window, found.layout, asked)
+        return found
+
+    def retell(self) -> None:
+        """Let the next prompt tell of the story before its window anew."""
+        self.lost = 0
+
+    def _lost_in(self, node: NodeId, at: int | None, assembly: Assembly) -> int:
+        """Return how many characters of the story up to ``node`` a prompt leaves out."""
+        behind = 0 if at is None else max(0, len(self.story.node(node).text) - at)
+        shown = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
+        return max(0, self.story.chars(node) - behind - shown)
+
+    def _note_of_outline(self, node: NodeId, settings: Settings) -> str:
+        """Return the lines of the outline that are read at ``node``."""
+        if not settings.outline:
+            return ""
+        key = node, self.story.last_action, settings.outline
+        if self._outlined[0] != key:
+            text = self.story.text(node)
+            self._outlined = key, note_for(settings.outline, outline(text), len(text))
+        return self._outlined[1]
 
     def segments_of_wish(self, node: NodeId, wish: str) -> tuple[Segment, ...]:
         """Return ``wish`` as it stands in a prompt at ``node``."""
@@ -266,6 +304,8 @@ class Prompter:
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """Store the layout of a used prompt for the next ones."""
+        self.lost = self._lost_in(node, None, assembly)
+        self.told = "".join(one.text for one in assembly.segments if one.source == "so far")
         if self._layouts.get(node) != assembly.layout:
             self._layouts[node] = assembly.layout
             if self.story.read_only is None and assembly.layout != Layout():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from srbwriter import launch
-from srbwriter.config import Settings
+from srbwriter.config import Settings, keys
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.loader import EngineLoader
@@ -39,6 +39,7 @@ from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject, as_object
 
 from .ahead import LookAhead, budget_of
+from .book import Book
 from .drafts import Draft
 from .instrument import Instrument, Kind
 from .open import open_story, token_sizes
@@ -104,8 +105,9 @@ class Session:
         self._recorder = Recorder(self.state_lock, self._known_rounds)
         self.look_ahead, self.tokens = LookAhead(self), Tokens(self)
         self.rewriting, self.steering = Rewriting(self), Steering(self)
+        self.book = Book(self)
         self.instruments: tuple[Instrument, ...] = (
-            self.look_ahead, self.tokens, self.rewriting, self.steering,
+            self.look_ahead, self.tokens, self.rewriting, self.steering, self.book,
         )  # fmt: skip
         self._restore_screen()
         self._await(loader)
@@ -127,7 +129,7 @@ class Session:
             options=loader.options or launch.engine_options(settings), variety=usual.variety,
         )  # fmt: skip
         opened._settings, opened.usual = settings, usual
-        opened.look_ahead.budget = budget_of(settings)
+        opened.look_ahead.budget, opened.book.share = budget_of(settings), settings[keys.SO_FAR] / 100
         return opened
 
     def instrument(self, kind: type[Kind]) -> Kind:
@@ -277,6 +279,7 @@ class Session:
             if loader is not self._loader or self._closed:
                 return
             self._prompter = Prompter(self.story, engine)
+            self._prompter.tell = self.book.tell
             self.story.use_token_sizes(token_sizes(engine))
             if not self.capabilities.has("loop_guard"):  # it is on by default
                 self.sampling = replace(self.sampling, loop_guard=0)
@@ -484,9 +487,9 @@ class Session:
     # ---- out of a round
 
     @property
-    def long_work(self) -> Tokens | None:
+    def long_work(self) -> Tokens | Book | None:
         """The instrument with long work in progress; None if there is none."""
-        return self.tokens if self.tokens.progress else None
+        return next((one for one in (self.tokens, self.book) if one.progress), None)
 
     def stop_all(self) -> None:
         """Stop the branches; they remain shown."""

@@ -156,6 +156,10 @@ class Settings:
     lore_budget: int | None = None
     scan_depth: int | None = None
     template: Template | None = None
+    outline: str | None = None
+    """A line for each chapter, of which the model reads two."""
+    so_far: str | None = None
+    """What the prompt tells of the story before its window; put in for a prompt, and never kept."""
     request: str | None = None
     """The request to an instruction model, in the user's turn; None for the default."""
     framed: bool | None = None

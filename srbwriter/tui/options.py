@@ -65,8 +65,11 @@ def own_keys() -> list[Key[str]]:
     ]
 
 
+CHAPTER_GOAL = Key("interface.chapter_goal", INTEGER, 0, "words of a chapter; 0 is no goal", minimum=0)
+
 OPTIONS: tuple[Key[Any], ...] = (
     THEME, LAYOUT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS, GOAL,
+    CHAPTER_GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

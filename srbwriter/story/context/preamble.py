@@ -76,11 +76,13 @@ def fit_preamble(
     fitter = _Fitter(tokenizer, window)
     template = settings.template or Template()
     before, between, after = map(fitter.template, (template.before, template.between, template.after))
-    follows_text = bool(settings.memory) or any(is_stable(entry) and entry.text for entry in active)
+    follows_text = bool(settings.memory or settings.so_far)
+    follows_text = follows_text or any(is_stable(entry) and entry.text for entry in active)
     request = fitter.request(template.request, "\n" if follows_text else "")
     fitter.begin_optional()
     note = fitter.cut_to_fit("note", settings.author_note or "")
     memory = fitter.cut_to_fit("memory", settings.memory or "")
+    so_far = fitter.cut_to_fit("so far", settings.so_far or "")
     fitter.limit_lore(settings.lore_budget)
     stable = fitter.lore(entry for entry in active if is_stable(entry))
     moving = fitter.lore(entry for entry in active if not is_stable(entry))
@@ -88,7 +90,7 @@ def fit_preamble(
 
     found = Preamble(dropped=fitter.dropped)
     bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
-    found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *request, *between]
+    found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *so_far, *request, *between]
     found.tail = after
     found.movable = [_movable(entry, segment, True) for entry, segment in moving]
     found.movable += [_movable(entry, segment, False) for entry, segment in staying]

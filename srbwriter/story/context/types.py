@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from srbwriter.story.lore import LoreProblem
 from srbwriter.story.model import as_object
 
-Source = Literal["bos", "template", "memory", "lore", "request", "note", "wish", "story"]
+Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
 """The kind of a part of the prompt."""
 
 

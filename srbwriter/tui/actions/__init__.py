@@ -5,13 +5,13 @@ front end would need as well belong to the session.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, chapters, stories, tree, knobs, ahead, tokens, bans,
+    branches, story, chapters, book, stories, tree, knobs, ahead, tokens, bans,
     rewriting, wishes, steering, variety, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
-    "COMMANDS", "ahead", "bans", "branches", "chapters", "knobs",
+    "COMMANDS", "ahead", "bans", "book", "branches", "chapters", "knobs",
     "rewriting", "steering", "stories", "story", "tokens",
     "tree", "variety", "view", "wishes",
 ]  # fmt: skip

@@ -105,7 +105,7 @@ class Reading(Page[None]):
 
 
 _NAMES = {
-    "bos": "start of text", "template": "chat template", "lore": "lorebook", "note": "author's note",
+    "bos": "start of text", "template": "chat template", "lore": "lorebook", "note": "author's note", "so far": "the story so far",
 }  # fmt: skip
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import SecondFile, StoryError, library
 from srbwriter.tui.dialogs.model import trouble_words
+from srbwriter.tui.write.status import round_identity
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
@@ -23,12 +25,15 @@ class Notices:
         self._shown_notes: tuple[str, ...] = ()  # about what was reduced for lack of memory
         self._shown_trouble: StoryError | None = None  # of saving
         self._shown_file: SecondFile | None = None
+        self._round: object = None
+        self._name: Future[str] | None = None  # one that may be offered
 
     def watch(self) -> None:
         """Show what is new since the last call."""
         self._watch_model()
         self._watch_disk()
         self._watch_file()
+        self._watch_names()
 
     def _watch_model(self) -> None:
         """Show why a model does not load, and what was reduced to make it fit."""
@@ -67,3 +72,16 @@ class Notices:
             if story.file == second.ours:
                 library.RecentStories(paths.recent_file()).add(story.file, story.title, time.time())
         self._shown_file = second
+
+    def _watch_names(self) -> None:
+        """Offer a lorebook entry for a name of the last pages, once a chapter."""
+        session, current = self._session, round_identity(self._session)
+        if current is not self._round:
+            self._round = current
+            if session.engine is not None and session.story.read_only is None:
+                self._name = session.book.later(session.book.offer_name)
+        elif (asked := self._name) is not None and asked.done():
+            self._name = None
+            if asked.exception() is None and (name := asked.result()):
+                way = self._screen.app.way_to("add_to_lore")
+                self._screen.notify(f"{name} is not in the lorebook. {way} writes an entry from the story.")

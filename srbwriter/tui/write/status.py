@@ -124,8 +124,9 @@ def ahead(session: Session) -> str:
 
 
 def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
-    """Return save state, word count, and today's words and goal."""
-    today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
+    """Return save state, word count, and today's words with a bar to the goal."""
+    share = done_today / goal if goal else 0
+    today = f"{done_today}/{goal} today {bar(share, 8)}" if goal else f"{done_today} today"
     return session.save_state, counted(session.words, "word"), today
 
 
