@@ -74,7 +74,6 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.type("likelihood")
     terminal.press(ENTER)
     terminal.wait_without("Order of the branches")
-    terminal.press(b"v")
     terminal.press(TAB)
     terminal.wait_for("STORY")
     terminal.press(*[LEFT] * WORD, TAB)

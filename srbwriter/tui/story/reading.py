@@ -105,7 +105,8 @@ class Reading(Page[None]):
 
 
 _NAMES = {
-    "bos": "start of text", "template": "chat template", "lore": "lorebook", "note": "author's note", "so far": "the story so far",
+    "bos": "start of text", "template": "chat template", "lore": "lorebook", "note": "author's note",
+    "so far": "the story so far",
 }  # fmt: skip
 
 
