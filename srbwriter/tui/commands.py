@@ -255,7 +255,8 @@ class Keys:
     def command_on_branch(self, key: str) -> str:
         """Return the command of a key on a chosen branch, with a dot and its number; "" if it has none."""
         binding = self.on_branch.get(key)
-        return (binding.id if binding is not None else "") or ""
+        own = next((id for id, keys in self.unbound.items() if key in keys.split(",")), "")
+        return (binding.id if binding is not None else own) or ""
 
 
 def _is_bound(command: Command, key: str) -> bool:

@@ -82,6 +82,7 @@ class SteppedSession(Session):
             scheduler = self.engine._scheduler
             while scheduler.inbox:
                 scheduler.commands.handle(scheduler.inbox.popleft())
+                scheduler.queue.steady = False  # the next step is not like the last
             scheduler.publish()
         self.sync()
 

@@ -23,7 +23,7 @@ DONE = Head("3", "■", "no room left", tokens=262)
         (WRITING._replace(note="temp 0.71, top p 0.9", hidden=0), 28, " 3 ▸ writing · temp 0.71 …  "),
         (WRITING._replace(note="temp 0.71", marks="ready ★"), 28, " 3 ▸ · temp 0.71 · » ★      "),
         (WRITING._replace(note="temp 0.71", marks="ready ★"), 20, " 3 ▸ · » ★          "),
-        (DONE, 28, " 3 ■ no room left        262"),
+        (DONE, 28, " 3 ■ no room left    262 tok"),
         (DONE._replace(marks="ready ★"), 28, " 3 ■ no room left · » ★  262"),
         (DONE._replace(marks="ready"), 20, " 3 ■ · »            "),
         (DONE._replace(marks="ready"), 29, " 3 ■ no room left · ready 262"),
