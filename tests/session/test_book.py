@@ -112,9 +112,7 @@ def test_a_text_without_chapters_has_parts_of_two_thousand_words() -> None:
 
 def test_the_model_reads_the_lines_of_this_chapter_and_the_next(session: Session) -> None:
     session.set_text("# One\n\nIt rained.\n\n# Low Water\n\nThe boats")
-    session.book.put_outline(
-        "One: It rains.\nLow Water: Strangers ask for him.\nHigh Tide: They drown."
-    )
+    session.book.put_outline("One: It rains.\nLow Water: Strangers ask for him.\nHigh Tide: They drown.")
     told = prompt(session)
     assert "[This chapter: Strangers ask for him.]\n[The next chapter: They drown.]" in told
     assert "It rains." not in told

@@ -52,7 +52,9 @@ def _about(summary: Summary | None) -> str:
 
 
 def _preview(summary: Summary | None) -> str:
-    empty = "The model writes a summary when the window no longer holds this chapter; enter writes your own."
+    empty = (
+        "The model writes a summary when the window no longer holds this chapter. enter writes one yourself."
+    )
     return summary.text if summary is not None else empty
 
 
