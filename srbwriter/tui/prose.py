@@ -50,8 +50,8 @@ STYLES = {
     "match": "underline $text-warning", "match-here": "bold reverse $text-warning",
     "selection": "on $primary 40%", "cursor": "reverse", "place": "underline",
     "head": "$text-muted on $panel", "head-writing": "$text-accent on $panel",
-    "head-failed": "$text-error on $panel", "head-chosen": "bold $background on $primary",
-    "cap": "bold $background on $accent",
+    "head-failed": "$text-error on $panel", "head-chosen": "bold reverse $primary",
+    "cap": "bold reverse $accent",
 }  # fmt: skip
 """How marks look, as Textual's styles."""
 

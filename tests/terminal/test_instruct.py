@@ -15,6 +15,7 @@ from tests.terminal.support import READ, text_of
 from tests.terminal.terminal import CTRL_Q, ENTER, ESC, Terminal
 
 F8 = b"\x1b[19~"
+DOWN = b"\x1b[B"
 WROTE = re.compile(r"\d +■")
 INSTRUCT = [
     prompt
@@ -37,9 +38,8 @@ def begin(terminal: Terminal, model: Path, sample: SamplePrompt) -> Path:
     screen = terminal.wait(lambda shown: all(f"{title} " in shown for title in titles), "the samples")
     places = [screen.index(f"{title} ") for title in titles]
     assert max(places) == places[-1], "a sample for base models comes after all of them"
-    terminal.type(sample.title)
-    terminal.wait(lambda screen: screen.count(sample.title) >= 2, "the list has been narrowed")
-    terminal.press(ENTER)
+    place = sorted(places).index(places[titles.index(sample.title)])
+    terminal.press(*[DOWN] * place, ENTER)
     terminal.wait(lambda screen: len(WROTE.findall(screen)) >= 2, "branches have ended")
     return file
 
