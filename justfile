@@ -20,10 +20,6 @@ slow *args:
 cover *args:
     pytest --cov {{args}}
 
-# App and server together for an hour: no word is lost, and memory does not grow.
-soak *args:
-    python -m benchmarks.soak {{args}}
-
 # The pictures and snapshots of the terminal app, made anew.
 shots:
     UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py

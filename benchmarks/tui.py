@@ -122,7 +122,7 @@ def stand_in(report: Path, panes: int) -> None:
 
     if panes:
         threading.Thread(target=write, daemon=True).start()
-    with start.restored(), start.guarded():
+    with start.guarded():
         # Following the end is the dearest: every pane is painted for every word.
         settings = Settings(every_key(), {"interface.panes": Setting("end", "flag")})
         App(session, settings).run()  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
     from srbwriter.tui.app import App
 
     threading.Thread(target=later, daemon=True).start()
-    with start.restored(), start.guarded():
+    with start.guarded():
         App(session, settings).run()
 
 

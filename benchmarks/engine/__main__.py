@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import admission, memory, overhead, parked, pick, report, screen
+from . import admission, in_a_row, neighbours, parked, pick, report, screen
 from .setting import Setting, model_path
 from .throughput import Match
 
@@ -55,7 +55,7 @@ def _tables(args: argparse.Namespace) -> list[Table]:
 
 
 def run_throughput(args: argparse.Namespace) -> None:
-    beside = args.beside or (["bare", "server"] if args.peers else ["bare", "sequential"])
+    beside = args.beside or (["bare", "server"] if args.peers else ["bare"])
     for table in _tables(args):
         cells = max(4096, table.prompt + max(table.counts) * (table.tokens + 1) + SPARE)
         for kind in args.settings:
@@ -85,19 +85,10 @@ def _counts(args: argparse.Namespace) -> Sequence[int]:
     return args.counts or (1, 4, 8, 16, 32)
 
 
-def run_python(args: argparse.Namespace) -> None:
-    setting = _setting(args, SMALL)
-    print(report.overhead([overhead.measure(setting, n, args.steps) for n in _counts(args)]))
-
-
 def run_pick(args: argparse.Namespace) -> None:
     n = min(8, max(_counts(args)))
     result = pick.measure(_setting(args, SMALL), args.story, n, args.rounds or 5)
     print(report.pick(result, args.story, n))
-
-
-def run_memory(args: argparse.Namespace) -> None:
-    print(report.memory(memory.measure(_setting(args, SMALL), args.requests)))
 
 
 def run_parked(args: argparse.Namespace) -> None:
@@ -128,8 +119,8 @@ def run_admission(args: argparse.Namespace) -> None:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "throughput": run_throughput, "python": run_python, "pick": run_pick, "memory": run_memory,
-    "parked": run_parked, "reopen": run_reopen, "screen": run_screen, "admission": run_admission,
+    "throughput": run_throughput, "pick": run_pick, "parked": run_parked, "reopen": run_reopen,
+    "screen": run_screen, "admission": run_admission, "in_a_row": in_a_row.run, "neighbours": neighbours.run,
 }  # fmt: skip
 
 
@@ -138,12 +129,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run")
     parser.add_argument("--model", help="only this: a file, bundled, or a shape such as 135m or 1.1b-q4_0")
     parser.add_argument("--models", type=Path, help="folder of made models")
+    parser.add_argument("--against", type=Path, help="another checkout, for in_a_row")
     parser.add_argument("--peers", type=Path, help="folder with llama.cpp's programs")
     group = parser.add_argument_group("throughput")
     group.add_argument("--tables", nargs="+", choices=[t.name for t in TABLES], help="only these")
     group.add_argument("--settings", nargs="+", choices=("equal", "defaults"), default=["equal", "defaults"])
     group.add_argument("--cache", nargs="+", choices=("empty", "used"), default=["empty", "used"])
-    group.add_argument("--beside", nargs="+", choices=("bare", "sequential", "batched-bench", "server"))
+    group.add_argument("--beside", nargs="+", choices=("bare", "server"))
     group.add_argument("--others", type=int, default=20, help="other prompts before, in a used cache")
     group.add_argument("--other-tokens", type=int, help="tokens of each of them")
     group = parser.add_argument_group("sizes; each part has its own")
@@ -152,10 +144,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--prompt", type=int, help="tokens of the prompt")
     group.add_argument("--tokens", type=int, help="tokens of each branch")
     group.add_argument("--threads", type=int, default=0, help="of everyone (0: all cores)")
-    group.add_argument("--steps", type=int, default=300, help="steps in which Python is timed")
     group.add_argument("--story", type=int, default=8000, help="tokens of the story in pick and reopen")
     group.add_argument("--parked", type=int, default=9000, help="tokens of parked text")
-    group.add_argument("--requests", type=int, default=1000, help="requests for the look at memory")
     return parser.parse_args(argv)
 
 

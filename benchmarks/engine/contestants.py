@@ -1,4 +1,4 @@
-"""Contestants that write n branches of one prompt: the engine, a bare loop over the C API, one after another.
+"""Contestants that write n branches of one prompt: the engine, and a bare loop over the C API.
 
 Each writes the same number of tokens from a prompt that is in its cache already, with the same sampler
 chain; only the writing is timed.
@@ -17,7 +17,6 @@ from srbwriter.engine import Engine
 from srbwriter.engine.native.batch import Batch
 from srbwriter.engine.sampling import SamplerTemplate
 from srbwriter.engine.seeds import derive_seed
-from tools.demo_model.runtime import open_model
 
 from .asking import ask, rest
 from .setting import Setting, story_ids
@@ -152,42 +151,3 @@ class BareLoop:
     def close(self) -> None:
         self.template.close()
         L.llama_free(self.context)
-
-
-class OneAfterAnother:
-    """llama-cpp-python's own ``Llama``, asked n times; it keeps the prompt in its cache in between.
-
-    Its speed does not depend on n, so no more than ``most`` completions are timed. It has the engine's
-    thread too.
-    """
-
-    name = "one after another"
-
-    def __init__(self, setting: Setting, engine: Engine, most: int) -> None:
-        self.setting, self.most = setting, most
-        self.prompt = story_ids(engine, setting.prompt)
-        self._on_engine_thread = partial(engine.call, timeout=None)
-        self.llama = open_model(
-            setting.model, n_ctx=setting.cells, n_batch=UBATCH, n_ubatch=UBATCH, n_gpu_layers=0,
-            n_threads=setting.thread_count, n_threads_batch=setting.thread_count, flash_attn=setting.flash,
-            no_perf=True,
-        )  # fmt: skip
-
-    def write(self, n: int, seed: int) -> Score:
-        return self._on_engine_thread(lambda: self._write(n, seed))
-
-    def _write(self, n: int, seed: int) -> Score:
-        self._complete(1, seed)
-        begun = _clocks()
-        tokens = sum(self._complete(self.setting.tokens, seed + k) for k in range(min(n, self.most)))
-        return Score(tokens, *_since(begun), tokens)
-
-    def _complete(self, tokens: int, seed: int) -> int:
-        answer = self.llama.create_completion(
-            self.prompt, max_tokens=tokens, seed=seed, **self.setting.sampler_fields()
-        )
-        assert isinstance(answer, dict)
-        return answer["usage"]["completion_tokens"]
-
-    def close(self) -> None:
-        self.llama.close()

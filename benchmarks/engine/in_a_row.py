@@ -1,8 +1,8 @@
 """Requests in a row on a simulated GPU: stepped by hand, on the engine's thread, and over HTTP.
 
-``python -m benchmarks.engine.in_a_row --against DIR`` measures this checkout and another one in turns, each
-in a process of its own. All requests continue one cached prompt, each begins when the one before has ended,
-and the first is not counted: what the engine does with its text falls to the second.
+With ``--against DIR`` this checkout and another one are measured in turns, each in a process of its own. All
+requests continue one cached prompt, each begins when the one before has ended, and the first is not counted:
+what the engine does with its text falls to the second.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parents[2]
 PROMPT, CELLS = 512, 12288
+REQUESTS = 16  # in a row
 SAMPLERS = ("top_k", "top_p", "min_p", "temperature")
 
 if TYPE_CHECKING:
@@ -109,30 +110,21 @@ def _in_process(checkout: Path, *job: Any) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def run(args: argparse.Namespace) -> None:
     from benchmarks.device import DEVICES
     from benchmarks.models import model_file
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine.in_a_row", description=__doc__)
-    parser.add_argument("--against", type=Path, help="a checkout to compare with")
-    parser.add_argument("--devices", nargs="+", choices=DEVICES, default=list(DEVICES))
-    parser.add_argument("--counts", nargs="+", type=int, default=[8, 32], help="numbers of branches")
-    parser.add_argument("--tokens", type=int, default=128, help="of each branch")
-    parser.add_argument("--requests", type=int, default=16, help="in a row")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--models", type=Path, help="folder of made models")
-    args = parser.parse_args(argv)
     sides = {"here": HERE} | ({"there": args.against.resolve()} if args.against else {})
     print("| device | n | | stepped, tok/s | own thread (aim: 0.95 of it) | HTTP (aim: 0.85) |", end="")
     print(" first text, own thread, ms: median / most | over HTTP (aim: ≤ 15) | tokens copied |")
     print("|---|--:|---|--:|--:|--:|--:|--:|--:|")
-    for name in args.devices:
-        model = str(model_file(DEVICES[name].model, args.models))
-        for n in args.counts:
+    for name, device in DEVICES.items():
+        model = str(model_file(device.model, args.models))
+        for n in args.counts or (8, 32):
             seen: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
-            for _ in range(args.rounds):
+            for _ in range(args.rounds or 3):
                 for side, checkout in sides.items():
-                    seen[side].append(_in_process(checkout, model, name, n, args.tokens, args.requests))
+                    seen[side].append(_in_process(checkout, model, name, n, args.tokens or 128, REQUESTS))
             for side, results in seen.items():
                 print(f"| {name} | {n} | {side} | {_row(results)} |", flush=True)
 
@@ -147,7 +139,3 @@ def _row(results: Sequence[dict[str, Any]]) -> str:
         firsts = [first for r in results for first in r[way]]
         cells.append(f"{median(firsts):.1f} / {max(firsts):.1f}")
     return " | ".join([*cells, f"{median(r['saved'] for r in results):.0f}"])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""A writer's speed beside other clients: ``python -m benchmarks.engine.neighbours --model FILE``.
+"""A writer's speed beside other clients.
 
 The other is a client that sends and cancels requests all the time, like completion while typing. A writer
 writes alone and beside it by turns; the ratio is that of neighbouring runs. Alone twice shows the noise. With
@@ -19,15 +19,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import TypeAlias
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Priority, Request, Sampling, Stop
 
-from .setting import TEXT, Setting
+from .setting import TEXT, Setting, model_path
 
 AIM = 0.9  # beside a client that cancels
 PERIODS = (0.02, 0.05, 0.1)  # seconds
@@ -156,19 +154,10 @@ def measure(setting: Setting, rounds: int, periods: Sequence[float]) -> Iterator
             yield Result(name, AIM, pairs, remarks[-1])
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine.neighbours")
-    parser.add_argument("--model", type=Path, default=bundled_model())
-    parser.add_argument("--threads", type=int, default=1, help="0: as many as the engine chooses")
-    parser.add_argument("--tokens", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--periods", type=float, nargs="+", default=PERIODS, help="seconds")
-    chosen = parser.parse_args(argv)
-    setting = Setting(chosen.model, tokens=chosen.tokens, threads=chosen.threads, defaults=not chosen.threads)
-    print(f"{setting.words()}, {setting.tokens} tokens a run, {chosen.rounds} rounds\n\n{HEAD}")
-    for result in measure(setting, chosen.rounds, chosen.periods):
+def run(args: argparse.Namespace) -> None:
+    path = model_path(args.model or "bundled", args.models)
+    setting = Setting(path, tokens=args.tokens or 300, threads=args.threads, defaults=not args.threads)
+    rounds = args.rounds or 5
+    print(f"{setting.words()}, {setting.tokens} tokens a run, {rounds} rounds\n\n{HEAD}")
+    for result in measure(setting, rounds, PERIODS):
         print(result.row(), flush=True)
-
-
-if __name__ == "__main__":
-    main()

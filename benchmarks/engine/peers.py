@@ -1,8 +1,4 @@
-"""llama.cpp's own programs, if a folder with their executables is given.
-
-``llama-batched-bench`` decodes without sampling; ``llama-server`` gets requests for n completions of one
-prompt (``n_cmpl``) over HTTP on this machine.
-"""
+"""llama-server, if a folder with it is given: n completions of one prompt (``n_cmpl``) over HTTP."""
 
 from __future__ import annotations
 
@@ -26,29 +22,6 @@ from .setting import Setting, story_ids
 
 START_SECONDS = 120.0
 _FEW_FIELDS = ["index", "stop", "tokens_predicted", "timings"]  # of an answer's end, which is long otherwise
-
-
-class BatchedBench:
-    """One run of ``llama-batched-bench`` for every score."""
-
-    name = "llama-batched-bench"
-
-    def __init__(self, setting: Setting, program: Path) -> None:
-        self.setting, self.program = setting, program
-
-    def write(self, n: int, seed: int) -> Score:
-        """Raises RuntimeError with the program's last words when it prints no result."""
-        setting = self.setting
-        command = [
-            str(self.program), *_common(setting), "-npp", str(setting.prompt), "-ntg", str(setting.tokens),
-            "-npl", str(n), "-pps", "-kvu", "--output-format", "jsonl",
-        ]  # fmt: skip
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        for line in run.stdout.splitlines():
-            if line.lstrip().startswith("{"):
-                result = json.loads(line)
-                return Score(n * setting.tokens, float(result["t_tg"]), rows=n * setting.tokens)
-        raise RuntimeError(f"{self.program} gave no result: {(run.stderr or run.stdout)[-400:]}")
 
 
 class CompletionServer:

@@ -10,8 +10,6 @@ from statistics import median
 from srbwriter.engine.types import EngineStats
 
 from .admission import MOMENTS, Admission
-from .memory import Leak
-from .overhead import Step
 from .parked import EMPTY, PARKED, Reopened
 from .pick import Pick
 from .screen import Screen
@@ -78,12 +76,6 @@ def reopen(result: Reopened, story: int) -> str:
     return table(head, rows)
 
 
-def overhead(steps: Iterable[Step]) -> str:
-    head = ["n", "step ms", "decode ms", "sample ms", "Python ms (≤ 0.3 at n = 32)"]
-    rows = [[str(s.n), *(f"{value:.3f}" for value in (s.whole, s.decode, s.sample, s.python))] for s in steps]
-    return table(head, rows)
-
-
 def pick(result: Pick, story: int, n: int) -> str:
     moments = {
         "read": "picked when all had ended and the engine was idle",
@@ -128,23 +120,6 @@ def admission(result: Admission, n: int, story: int) -> str:
         for moment in MOMENTS
     ]
     return table(head, rows)
-
-
-def memory(leak: Leak) -> str:
-    ended, after = leak.ended, leak.reset
-    return table(
-        [f"after {leak.requests} requests", "value"],
-        [
-            ["resident memory, slope of the second half, bytes a request", f"{leak.slope:.0f}"],
-            ["resident memory, second half, MB", f"{leak.grown / 1e6:+.2f}"],
-            ["live branches", str(leak.live)],
-            ["cells kept as prefixes, of all", f"{ended.used_cells} / {ended.total_cells}"],
-            ["sequence ids kept for them, of all", f"{ended.used_sequences} / {ended.total_sequences}"],
-            ["cells after reset", str(after.used_cells)],
-            ["sequence ids after reset", str(after.used_sequences)],
-            ["native sequences that hold anything after reset", str(leak.sequences)],
-        ],
-    )
 
 
 def _spread(ratios: Sequence[float]) -> str:

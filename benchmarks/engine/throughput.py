@@ -7,7 +7,7 @@ wall time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import nan
@@ -17,11 +17,9 @@ from statistics import median
 from srbwriter.engine import Engine
 
 from . import peers
-from .contestants import BareLoop, Contestant, EngineContestant, OneAfterAnother, Score
+from .asking import ask, rest
+from .contestants import BareLoop, Contestant, EngineContestant, Score
 from .setting import Setting, story_ids
-from .sides import EngineSide, Script, ServerSide, Side
-
-SEQUENTIAL = 4  # most completions of the sequential contestant
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def rounds(contestants: Sequence[Contestant], n: int, number: int) -> Result:
 class Match:
     """One table: the contestants, the prompt, and the state of the caches.
 
-    With ``others`` every cache has seen as many other prompts and a session of five rounds before.
+    With ``others`` every cache has seen as many other prompts before.
     """
 
     setting: Setting
@@ -85,8 +83,9 @@ class Match:
         setting, most = self.setting, max(self.counts)
         with ExitStack() as stack:
             engine = stack.enter_context(Engine.load(setting.model, setting.options()))
-            self._use(EngineSide(setting, engine), engine, 8)
-            contestants = [*self._in_process(engine, stack, most), *self._programs()]
+            self._use(engine, lambda prompt, seed: ask(engine, setting, prompt, 1, 1, seed).wait())
+            rest(engine)
+            contestants = [*self._in_process(engine, stack, most)]
             shared = [] if setting.defaults else stack.enter_context(self._served(engine, most))
             for n in self.counts:
                 with self._served(engine, n) if setting.defaults else nullcontext(shared) as served:
@@ -98,14 +97,6 @@ class Match:
             bare = BareLoop(self.setting, engine, most)
             stack.callback(bare.close)
             yield bare
-        if "sequential" in self.beside:
-            sequential = OneAfterAnother(self.setting, engine, SEQUENTIAL)
-            stack.callback(sequential.close)
-            yield sequential
-
-    def _programs(self) -> Iterator[Contestant]:
-        if "batched-bench" in self.beside:
-            yield peers.BatchedBench(self.setting, peers.program(self.programs, "llama-batched-bench"))
 
     @contextmanager
     def _served(self, engine: Engine, n: int) -> Iterator[list[Contestant]]:
@@ -116,19 +107,12 @@ class Match:
         slots = max(4, n)
         server = peers.Server(self.setting, peers.program(self.programs, "llama-server"), slots)
         try:
-            self._use(ServerSide(server), engine, min(8, slots))
+            self._use(engine, lambda prompt, seed: server.complete(prompt, 1, 1, seed))
             yield [peers.ServerContestant(self.setting, engine, server)]
         finally:
             server.close()
 
-    def _use(self, side: Side, engine: Engine, branches: int) -> None:
-        """What a writer has done before, if anything."""
-        if not self.others:
-            return
+    def _use(self, engine: Engine, write: Callable[[list[int], int], object]) -> None:
+        """Have the other prompts written on."""
         for number in range(self.others):
-            side.write(story_ids(engine, self.other_tokens, f"Tale {number}. "), 1, 1, number + 1)
-            side.rest()
-        opening = story_ids(engine, self.other_tokens, "Another. ")
-        words = story_ids(engine, 4, "She wrote: ")
-        for _ in Script(opening, words, rounds=5, branches=branches, tokens=self.setting.tokens).play(side):
-            pass
+            write(story_ids(engine, self.other_tokens, f"Tale {number}. "), number + 1)

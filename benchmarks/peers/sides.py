@@ -22,7 +22,6 @@ import httpx
 
 from benchmarks.engine import peers
 from benchmarks.engine.setting import Setting
-from benchmarks.engine.sides import ServerSide
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -95,8 +94,13 @@ class OverHttp(Peer):
         return answer.raise_for_status().json()["tokens"]
 
     def write(self, prompt: list[int], n: int, tokens: int, seed: int) -> Written:
-        round = ServerSide(self.server).write(prompt, n, tokens, seed)
-        return Written(round.ids, round.first, round.seconds, round.evaluated)
+        reading, evaluated = Reading(n), 0
+        for chunk in self.server.stream(prompt, n, tokens, seed):
+            if not chunk["stop"]:
+                reading.add(chunk["index"], chunk["tokens"])
+            elif chunk["index"] == 0:  # the others are copies of it
+                evaluated = int(chunk["timings"]["prompt_n"])
+        return reading.end(evaluated)
 
     def close(self) -> None:
         self.server.close()

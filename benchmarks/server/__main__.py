@@ -1,8 +1,7 @@
 """``python -m benchmarks.server [--model M] [--peers DIR]``: figures from one run, as Markdown tables.
 
 ``stream``: 64 clients stream at once, with prompts of all lengths; their tokens a second are compared with
-the engine used directly, in turns, in the same process and on the same model. ``memory``: thousands of
-requests of every dialect, a third of whose clients leave at a random moment. Others: see :mod:`.meanwhile`.
+the engine used directly, in turns, in the same process and on the same model. Others: see :mod:`.meanwhile`.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import peers
-from benchmarks.engine.setting import Setting, load_average, machine, model_path, resident_bytes, story_ids
+from benchmarks.engine.setting import Setting, load_average, machine, model_path, story_ids
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Request, Stop
 
 from . import crowd
-from .meanwhile import fair, heads, health, kept, served
+from .meanwhile import fair, health, kept, served
 
 SAMPLERS = ["top_k", "top_p", "min_p", "temperature"]
 
@@ -115,62 +114,8 @@ def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
         server.close()
 
 
-def mixed(rng: random.Random, words: list[int]) -> dict[str, Any]:
-    """A request of one of the dialects, streamed or not."""
-    prompt = words[: rng.randrange(4, len(words))]
-    many, tokens, seed = rng.randrange(1, 4), rng.randrange(1, 12), rng.randrange(2**31)
-    usual = {"prompt": prompt, "n": many, "max_tokens": tokens, "seed": seed, "ignore_eos": True}
-    chat = [{"role": "user", "content": f"Tell me of {seed}."}]
-    return rng.choice((
-        {**usual, "n_predict": tokens},
-        {**usual, "path": "/v1/completions", "stream": rng.random() < 0.5, "logprobs": rng.randrange(5)},
-        {**usual, "path": "/v1/chat/completions", "messages": chat, "stream": rng.random() < 0.5},
-        {**usual, "path": "/srb/v1/completions"},
-        {**usual, "path": "/srb/v1/requests"},
-        {"path": "/tokenize", "content": f"Once upon a time {seed} " * tokens, "with_pieces": True},
-        {"path": "/detokenize", "tokens": prompt},
-    ))  # fmt: skip
-
-
-def memory(setting: Setting, args: argparse.Namespace) -> None:
-    """Resident memory of the serving process while clients come and go; aim: flat within 5 %."""
-    rng = random.Random(2)
-    sizes: list[int] = []
-    batch = 250
-    answered = 0
-    begun = time.monotonic()
-    # What it may keep for later is full before the first quarter is over.
-    options = replace(setting.options(), host_bytes=16 * 2**20)
-    with Engine.load(setting.model, options) as engine, served(engine, keep_requests=16) as url:
-        words = story_ids(engine, setting.prompt)
-        for round_ in range(args.requests // batch):
-            requests = [mixed(rng, words) for _ in range(batch)]
-            answered += crowd.run(crowd.Job(url, requests, width=16, leave=1 / 3, seed=round_)).answered
-            sizes.append(resident_bytes())
-            if time.monotonic() - begun > args.seconds:
-                break
-        engine.flush()
-        live = engine.stats().live_branches
-    quarter = len(sizes) // 4
-    later = sizes[quarter:]
-    slope = float(np.polyfit(np.arange(len(later)) * batch, later, 1)[0]) if len(later) > 1 else 0.0
-    print(
-        f"\n{len(sizes) * batch} requests, a third of whose clients leave early; {answered} answered "
-        "(aim: within 5 % of the first quarter's end)\n"
-    )
-    print(
-        "| resident after a quarter | most and least since then | at the end | slope | branches still live |"
-    )
-    print("|---|---|---|---|---|")
-    low, high = min(later) / later[0] - 1, max(later) / later[0] - 1
-    print(
-        f"| {later[0] / 2**20:.1f} MiB | {high:+.1%} / {low:+.1%} | {later[-1] / 2**20:.1f} MiB | "
-        f"{slope:.0f} bytes a request | {live} |"
-    )
-
-
 PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {
-    "stream": stream, "memory": memory, "fair": fair, "health": health, "heads": heads, "kept": kept
+    "stream": stream, "fair": fair, "health": health, "kept": kept
 }  # fmt: skip
 
 
@@ -183,12 +128,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--prompt", type=int, default=96, help="tokens of the longest prompt")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--seconds", type=float, default=1800, help="that memory takes at most")
     parser.add_argument("--long", type=int, default=1500, help="tokens of each branch of the others in fair")
     parser.add_argument("--tries", type=int, default=8, help="small requests in fair")
     parser.add_argument("--cells", type=int, default=16_384, help="cells of the cache in fair and health")
-    parser.add_argument("--heads", type=int, default=300, help="connections without a whole head")
     parser.add_argument("--turns", type=int, default=40, help="requests in kept")
     args = parser.parse_args()
     cells = 2 * args.clients * (args.prompt + args.tokens)

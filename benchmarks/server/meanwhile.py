@@ -263,57 +263,6 @@ def _asking(url: str, *how: str) -> Iterator[list[float]]:
         child.wait()
 
 
-# ---- heads that never end
-
-FILES = 256
-"""What the serving process may open."""
-
-_SERVE = f"""
-import resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES}))
-from srbwriter.engine import Engine
-from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Request, Stop
-from srbwriter.server import Loaded, ServerSettings, run
-with Engine.load(sys.argv[1]) as engine:
-    run(Loaded(engine), ServerSettings(port=0, access_log=False), ready=lambda url: print(url, flush=True))
-"""
-
-
-def heads(setting: Setting, args: argparse.Namespace) -> None:
-    """Waits of ``/health`` beside half-open heads; aim: 100 ms at most."""
-    print(
-        f"\n{args.heads} connections without a whole head, {FILES} files (aim: /health ≤ 100 ms throughout)\n"
-    )
-    print("| connections | seconds | p50 / p99 / longest, ms | asked |")
-    print("|---|---|---|---|")
-    server = subprocess.Popen(
-        [sys.executable, "-c", _SERVE, str(setting.model)], stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    with server.stdout:
-        url = server.stdout.readline().strip()
-    try:
-        for title, many in (("none", 0), ("half-open heads", args.heads)):
-            with contextlib.ExitStack() as opened, _asking(url, "new") as waits:
-                begun = time.perf_counter()
-                for _ in range(many):
-                    plug = opened.enter_context(_plug(url))
-                    plug.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-                    time.sleep(0.01)
-                time.sleep(3.0)
-                seconds = time.perf_counter() - begun
-            _row(title, "", seconds, waits)
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _plug(url: str) -> socket.socket:
-    address = urlsplit(url)
-    return socket.create_connection((address.hostname, address.port))
-
-
 # ---- one token on a kept connection
 
 _KEPT = """

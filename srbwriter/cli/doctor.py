@@ -239,7 +239,7 @@ def check_model(settings: Settings) -> Iterator[Finding]:
 
         try:
             with RemoteEngine.connect(launch.remote_options(settings)) as engine:
-                yield from (Finding("ok", line) for line in engine.profile.lines())
+                yield from (Finding("ok", line) for line in engine.dialect.lines())
         except (EngineError, ConfigError) as error:
             yield Finding("care", str(error))
         return

@@ -3,7 +3,7 @@
 ``table`` lists every format, and each is a function or two: ``foreign`` (trees, sessions and chats), ``lore``
 (lorebooks and cards), ``novelai``, ``documents``, ``rtf`` and ``html`` (books, in), ``book`` (books, out),
 ``markdown``, ``folder`` and ``own``. What a file is follows from its content, never from its name. Only
-``transfer`` and ``convert`` know a story that is open, or write a file.
+``transfer`` knows a story that is open, or writes a file.
 """
 
 from srbwriter.formats.opening import FormatError
@@ -24,18 +24,6 @@ from srbwriter.formats.table import (
 )
 
 __all__ = [
-    "ALIASES",
-    "FOLDERS",
-    "FORMATS",
-    "FolderFormat",
-    "Format",
-    "FormatError",
-    "by_name",
-    "detect",
-    "for_file",
-    "no_extension",
-    "read",
-    "read_folder",
-    "writable",
-    "write",
-]
+    "ALIASES", "FOLDERS", "FORMATS", "FolderFormat", "Format", "FormatError", "by_name", "detect",
+    "for_file", "no_extension", "read", "read_folder", "writable", "write",
+]  # fmt: skip

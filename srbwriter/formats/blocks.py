@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from srbwriter.formats.draft import Grower
 from srbwriter.formats.inline import Inline, marked, plain
-from srbwriter.story.headings import SCENE_BREAK, heading_line, headings, is_scene_break
-from srbwriter.story.model import DraftNode, Marks, StoryDraft, path_to
+from srbwriter.story.headings import heading_line, is_scene_break
+from srbwriter.story.model import DraftNode, Marks, StoryDraft
 
 Kind = Literal["title", "author", "heading", "paragraph", "item", "break", "note", "comment"]
 
@@ -83,17 +83,6 @@ def _escaped(text: str) -> str:
     return _SAID_BY_MARKS.sub(r"\\", text)
 
 
-def table_of(rows: Sequence[Sequence[Sequence[Inline]]]) -> Iterator[Block]:
-    """Yield a table as one paragraph: a line for each row, with ``|`` between the words of its cells."""
-    parts: list[Inline] = []
-    for place, cells in enumerate(rows):
-        parts += [Inline("\n")] if place else []
-        for column, words in enumerate(cells):
-            parts += [Inline(" | ")] if column else []
-            parts += words
-    return block_of("paragraph", parts)
-
-
 def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> StoryDraft:
     """Make a story of a book's blocks: a node for each chapter.
 
@@ -108,21 +97,15 @@ def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> S
     texts: list[str] = []
     notes: list[str] = []
     comments: list[str] = []
-    heading = ""
     last: Kind = "break"
 
-    def end_chapter(more: bool) -> None:
-        nonlocal here, last
+    def end_chapter(gap: str) -> None:
+        nonlocal here
         if texts or comments:
-            if notes:
-                texts.append("\n\n" + "\n\n".join(notes))
-            if more:
-                texts.append("\n\n")
-            marks = Marks(chapter=bool(heading), title=plain(heading), note="\n".join(comments))
-            here = grower.add(here, DraftNode("", text="".join(texts), marks=marks))
+            text = "".join([*texts, *(f"\n\n{note}" for note in notes), gap])
+            here = grower.add(here, DraftNode("", text=text, marks=Marks(note="\n".join(comments))))
             for held in (texts, notes, comments):
                 held.clear()
-        last = "break"
 
     for kind, level, text in blocks:
         at_start = here is grower.root and not texts
@@ -137,15 +120,14 @@ def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> S
         elif kind in ("heading", "title"):
             if at_start and title and plain(text).casefold() == " ".join(title.split()).casefold():
                 continue
-            end_chapter(True)
-            heading = text
+            end_chapter("\n\n")
             texts.append(f"{'#' * max(level, 1)} {text}")
+            last = "heading"
         else:
-            between = "\n" if kind == last == "item" else "\n\n"
-            texts += [between] if texts else []
+            texts += ["\n" if kind == last == "item" else "\n\n"] if texts else []
             texts.append(f"- {text}" if kind == "item" else text)
             last = kind
-    end_chapter(False)
+    end_chapter("")
     draft = grower.draft(here, own_title or title)
     draft.byline = author.strip()
     return draft
@@ -160,31 +142,6 @@ class Chapter(NamedTuple):
     title: str
     blocks: list[Block]
     notes: dict[str, str]
-
-
-def path_text(draft: StoryDraft) -> str:
-    """Return the text of the path as Markdown, with headings of chapters that are marks and no lines."""
-    marks: list[tuple[int, str]] = []
-    at = 0
-    path = path_to(draft, draft.current_id)
-    for node in path:
-        if node.marks.chapter:
-            marks.append((at, node.marks.title))
-        at += len(node.text)
-    text = "".join(node.text for node in path)
-    parts: list[str] = []
-    at = last = 0
-    for heading in headings(text, marks):
-        begins_scene = bool(text[last : heading.start].strip())
-        last = heading.start
-        if heading.in_text or not (heading.title or begins_scene):
-            continue
-        parts.append(text[at : heading.start])
-        at = heading.start
-        parts.append("\n" if at and not text.endswith("\n\n", 0, at) else "")
-        title = re.sub(r"#$", r"\\#", marked([Inline(heading.title)]))
-        parts.append(f"# {title}\n\n" if heading.title else f"{SCENE_BREAK}\n\n")
-    return "".join([*parts, text[at:]])
 
 
 def heading_starts(text: str) -> list[int]:
@@ -224,7 +181,7 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 def chapters(draft: StoryDraft) -> list[Chapter]:
     """Return the path's blocks cut at headings of the highest level that occurs more than once, or at all."""
-    blocks = list(blocks_of(path_text(draft)))
+    blocks = list(blocks_of(draft.text))
     levels = sorted(block.level for block in blocks if block.kind == "heading")
     cut = next((level for level in levels if levels.count(level) > 1), levels[0] if levels else 0)
     found = [Chapter("", [], {})]

@@ -15,14 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from html import escape
 
-from srbwriter.formats.blocks import (
-    NOTE,
-    Block,
-    Chapter,
-    chapters,
-    plain_title,
-    xml_characters,
-)
+from srbwriter.formats.blocks import NOTE, Block, Chapter, chapters, plain_title, xml_characters
 from srbwriter.formats.draft import write_time
 from srbwriter.formats.inline import Inline, inlines
 from srbwriter.story.languages import language_tag
@@ -77,11 +70,8 @@ _TEXT = '<w:t xml:space="preserve">'
 _SPECIALS = {"\t": f"</w:t><w:tab/>{_TEXT}", "\n": f"</w:t><w:br/>{_TEXT}", "\r": f"</w:t><w:br/>{_TEXT}"}
 _FIRST, _FOLLOWING, _BREAK = "FirstParagraph", "BodyText", "SceneBreak"
 _SEPARATORS = "".join(
-    f'<w:footnote w:type="{kind}" w:id="{number}"><w:p><w:r><w:{mark}/></w:r></w:p></w:footnote>'
-    for number, kind, mark in (
-        (-1, "separator", "separator"),
-        (0, "continuationSeparator", "continuationSeparator"),
-    )
+    f'<w:footnote w:type="{kind}" w:id="{number}"><w:p><w:r><w:{kind}/></w:r></w:p></w:footnote>'
+    for number, kind in ((-1, "separator"), (0, "continuationSeparator"))
 )
 
 
@@ -125,20 +115,17 @@ def write_docx(draft: StoryDraft) -> bytes:
         ' w:left="1440" w:header="720" w:footer="720" w:gutter="0"/></w:sectPr>'
     )
     body = f"<w:body>{''.join(paragraphs)}{page}</w:body>"
-    return _archive(
-        (
-            ("[Content_Types].xml", _TYPES),
-            ("_rels/.rels", _PACKAGE_RELS),
-            ("docProps/core.xml", _core(draft)),
-            ("word/_rels/document.xml.rels", _WORD_RELS),
-            ("word/styles.xml", _styles(language_tag(draft.language) or "")),
-            (
-                "word/footnotes.xml",
-                f"{_XML}<w:footnotes {_SPACES}>{_SEPARATORS}{''.join(notes)}</w:footnotes>",
-            ),
-            ("word/document.xml", f"{_XML}<w:document {_SPACES}>{body}</w:document>"),
-        )
-    )
+    footnotes = f"<w:footnotes {_SPACES}>{_SEPARATORS}{''.join(notes)}</w:footnotes>"
+    parts = {
+        "[Content_Types].xml": _TYPES,
+        "_rels/.rels": _PACKAGE_RELS,
+        "docProps/core.xml": _core(draft),
+        "word/_rels/document.xml.rels": _WORD_RELS,
+        "word/styles.xml": _styles(language_tag(draft.language) or ""),
+        "word/footnotes.xml": f"{_XML}{footnotes}",
+        "word/document.xml": f"{_XML}<w:document {_SPACES}>{body}</w:document>",
+    }
+    return _archive(parts.items())
 
 
 _RAISED = '<w:rPr><w:rStyle w:val="FootnoteReference"/></w:rPr>'
@@ -189,6 +176,7 @@ def _core(draft: StoryDraft) -> str:
 def _styles(language: str) -> str:
     """Return one serif font, headings in black: a manuscript rather than a brochure."""
     lang = f'<w:lang w:val="{language}"/>' if language else ""
+    line, rule, around = "w:line", 'w:lineRule="auto"', 'w:before="240" w:after="240"'
     fonts = '<w:rFonts w:ascii="Times New Roman" w:hAnsi="Times New Roman" w:cs="Times New Roman"/>'
     styles = [
         f'<w:docDefaults><w:rPrDefault><w:rPr>{fonts}<w:sz w:val="24"/><w:szCs w:val="24"/>{lang}</w:rPr>'
@@ -198,21 +186,10 @@ def _styles(language: str) -> str:
         "</w:style>",
         '<w:style w:type="character" w:styleId="FootnoteReference"><w:name w:val="footnote reference"/>'
         '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>',
-        _style(
-            "FootnoteText",
-            "footnote text",
-            '<w:spacing w:line="240" w:lineRule="auto"/>',
-            '<w:sz w:val="20"/>',
-        ),
+        _style("FootnoteText", "footnote text", f'<w:spacing {line}="240" {rule}/>', '<w:sz w:val="20"/>'),
         _style(_FIRST, "First Paragraph", "", following=_FOLLOWING),
         _style(_FOLLOWING, "Body Text", '<w:ind w:firstLine="432"/>'),
-        _style(
-            _BREAK,
-            "Scene Break",
-            '<w:spacing w:before="240" w:after="240"/><w:jc w:val="center"/>',
-            "",
-            _FIRST,
-        ),
+        _style(_BREAK, "Scene Break", f'<w:spacing {around}/><w:jc w:val="center"/>', "", _FIRST),
     ]
     for name, points in {"Title": 22, "Author": 14, **_HEADINGS}.items():
         level = f'<w:outlineLvl w:val="{int(name[-1]) - 1}"/>' if name in _HEADINGS else ""
@@ -260,10 +237,8 @@ def write_epub(draft: StoryDraft) -> bytes:
         identifier = str(uuid.uuid5(uuid.NAMESPACE_URL, first_made.encode("utf-8", "replace").decode()))
     moment = next((at for at in (draft.modified, draft.created) if at is not None), time.time())
     creator = f"<dc:creator>{_xml(draft.byline)}</dc:creator>\n" if draft.byline.strip() else ""
-    items = "".join(
-        f'<item id="c{number}" href="{file}" media-type="application/xhtml+xml"/>\n'
-        for number, file in enumerate(files, 1)
-    )
+    page = 'media-type="application/xhtml+xml"'
+    items = "".join(f'<item id="c{number}" href="{file}" {page}/>\n' for number, file in enumerate(files, 1))
     spine = "".join(f'<itemref idref="c{number}"/>\n' for number in range(1, len(files) + 1))
     package = f"""<?xml version="1.0" encoding="utf-8"?>
 <package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id" xml:lang="{language}">
@@ -284,16 +259,14 @@ def write_epub(draft: StoryDraft) -> bytes:
     links = "".join(_nav_entry(file, part, title) for file, part in zip(files, parts, strict=True))
     contents = f'<nav epub:type="toc"><h1>{title}</h1>\n<ol>\n{links}</ol></nav>'
     pages = ((f"EPUB/{file}", _page(part, title, language)) for file, part in zip(files, parts, strict=True))
-    return _archive(
-        (
-            ("mimetype", "application/epub+zip"),
-            ("META-INF/container.xml", _CONTAINER),
-            ("EPUB/package.opf", package),
-            ("EPUB/nav.xhtml", _xhtml(title, language, contents)),
-            ("EPUB/style.css", _SHEET),
-            *pages,
-        )
-    )
+    files_of_book = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": _CONTAINER,
+        "EPUB/package.opf": package,
+        "EPUB/nav.xhtml": _xhtml(title, language, contents),
+        "EPUB/style.css": _SHEET,
+    }
+    return _archive([*files_of_book.items(), *pages])
 
 
 def _nav_entry(file: str, part: Chapter, title: str) -> str:

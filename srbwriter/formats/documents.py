@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from xml.etree.ElementTree import Element
 
-from srbwriter.formats.blocks import Block, block_of, read_blocks, table_of
+from srbwriter.formats.blocks import Block, Kind, block_of, read_blocks
 from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, NotForUs
@@ -76,56 +76,57 @@ def describe(root: Element) -> dict[str, list[str]]:
     return values
 
 
-class _Reader:
-    """What both kinds of documents have: tables, and what hangs on a paragraph."""
+class Reader:
+    """What readers of documents share: blocks, and what hangs on the paragraph that is read."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.notes: list[Element] = []  # of the paragraph that is being read
-        self.comments: list[str] = []
-        self.boxes: list[Element] = []
-        self.count = 0  # of notes
+        self._hanging: list[Block] = []  # notes, comments and boxes
+        self._notes = 0
 
-    def blocks(self, element: Iterable[Element]) -> Iterator[Block]:
-        """Yield everything in ``element``, in the order in which it is read."""
-        raise NotImplementedError
+    def paragraph(
+        self, parts: Sequence[Inline], *, title: bool = False, level: int = 0, item: bool = False
+    ) -> Iterator[Block]:
+        """Yield a paragraph, or the heading of a level, and what hangs on it."""
+        if item:
+            self.document.tell(ITEMS)
+        kind: Kind = "title" if title else "heading" if level else "item" if item else "paragraph"
+        yield from block_of(kind, parts, level or 1)
+        hanging, self._hanging = self._hanging, []
+        yield from hanging
 
-    def words_of_all(self, element: Element) -> list[Inline]:
-        """Return the words of all paragraphs in ``element``."""
-        raise NotImplementedError
-
-    def note(self, body: Element) -> str:
-        """Return the mark of a footnote in the text."""
-        self.count += 1
-        self.notes.append(body)
+    def note(self, words: Sequence[Inline]) -> str:
+        """Keep the words of a footnote; return its mark in the text."""
+        self._notes += 1
+        self._hanging += block_of("note", words, self._notes)
         self.document.tell(FOOTNOTES)
-        return f"[^{self.count}]"
+        return f"[^{self._notes}]"
 
     def comment(self, author: str, words: str) -> None:
-        self.comments.append(f"{author}: {words}" if author else words)
-        self.document.tell(COMMENTS)
+        if words:
+            self._hanging.append(Block("comment", 0, f"{author}: {words}" if author else words))
+            self.document.tell(COMMENTS)
 
-    def hang_on(self) -> Iterator[Block]:
-        """Yield notes, comments and text boxes of the paragraph that was read last."""
-        notes, self.notes = self.notes, []
-        boxes, self.boxes = self.boxes, []
-        for number, body in enumerate(notes, self.count - len(notes) + 1):
-            yield from block_of("note", self.words_of_all(body), number)
-        yield from (Block("comment", 0, words) for words in self.comments)
-        self.comments = []
-        for box in boxes:
-            self.document.tell(BOXES)
-            yield from self.blocks(box)
+    def box(self, blocks: Iterable[Block]) -> None:
+        """Keep what a text box holds."""
+        found = list(blocks)
+        self._hanging += found
+        self.document.tell(BOXES)
 
-    def table(self, table: Element, row: str, cell: str) -> Iterator[Block]:
-        rows = [list(_inside(each, cell)) for each in _inside(table, row)]
-        if all(len(cells) <= 1 for cells in rows):  # no more than a frame around text
-            for each in chain.from_iterable(rows):
-                yield from self.blocks(each)
-            return
+    def table(self, rows: Iterable[Sequence[Sequence[Inline]]]) -> Iterator[Block]:
+        """Yield a table as one paragraph: a line for each row, with ``|`` between the words of its cells."""
+        parts: list[Inline] = []
+        for cells in rows:
+            parts += [Inline("\n")] if parts else []
+            for column, words in enumerate(cells):
+                parts += [Inline(" | ")] if column else []
+                parts += words
         self.document.tell(TABLES)
-        yield from table_of([[self.words_of_all(each) for each in cells] for cells in rows])
-        yield from self.hang_on()
+        yield from self.paragraph(parts)
+
+
+def _cells(table: Element, row: str, cell: str) -> list[list[Element]]:
+    return [list(_inside(each, cell)) for each in _inside(table, row)]
 
 
 def _inside(element: Iterable[Element], name: str) -> Iterator[Element]:
@@ -135,6 +136,16 @@ def _inside(element: Iterable[Element], name: str) -> Iterator[Element]:
             yield child
         elif name_of(child) not in ("tbl", "tr", "tc", "p", "table", "table-row", "table-cell"):
             yield from _inside(child, name)
+
+
+def _said(parts: Iterable[Inline]) -> str:
+    return "".join(part.text for part in parts).strip()
+
+
+def _about(document: Document, part: str, cure: str) -> dict[str, str]:
+    """Return what a part says of the document, by the names of its elements; nothing where there is none."""
+    about = describe(document.xml(part, cure)) if part in document.names else {}
+    return {name: words[0] for name, words in about.items()}
 
 
 # -- Word ---------------------------------------------------------------------------------------------
@@ -152,12 +163,7 @@ def is_docx(document: Document) -> bool:
 def read_docx(document: Document) -> StoryDraft:
     """The story in a Word document. Raises NotForUs for one that is not sound."""
     reader = _Word(document)
-    about = (
-        describe(document.xml("docProps/core.xml", _DOCX_CURE))
-        if "docProps/core.xml" in document.names
-        else {}
-    )
-    said = {name: words[0] for name, words in about.items()}
+    said = _about(document, "docProps/core.xml", _DOCX_CURE)
     draft = read_blocks(reader.blocks(reader.body), said.get("title", ""), said.get("creator", ""))
     if reader.pictures:
         document.tell(f"{reader.pictures} picture{'s were' if reader.pictures > 1 else ' was'} left out")
@@ -175,7 +181,7 @@ def _toggle(properties: Element | None, name: str) -> bool | None:
     return None if found is None else _value(found) not in ("0", "false", "off", "none")
 
 
-class _Word(_Reader):
+class _Word(Reader):
     """Reads the parts of a document; ``blocks`` walks through it in the order in which it is read."""
 
     def __init__(self, document: Document) -> None:
@@ -243,15 +249,18 @@ class _Word(_Reader):
                 case "p":
                     yield from self._paragraph(child)
                 case "tbl":
-                    yield from self.table(child, "tr", "tc")
-                case "sdt":
+                    rows = _cells(child, "tr", "tc")
+                    if all(len(cells) <= 1 for cells in rows):  # no more than a frame around text
+                        for each in chain.from_iterable(rows):
+                            yield from self.blocks(each)
+                    else:
+                        yield from self.table([[self._all_words(each) for each in cells] for cells in rows])
+                case "sdt" | "AlternateContent":
                     gallery = _value(first(child, "sdtPr", "docPartObj", "docPartGallery")).casefold()
                     if "table of contents" in gallery:
                         self.document.tell(CONTENTS)
                     else:
-                        yield from self.blocks(below(child, "sdtContent"))
-                case "AlternateContent":
-                    yield from self.blocks(_chosen(child))
+                        yield from self.blocks(_chosen(child))
                 case name if name in _INSIDE:
                     yield from self.blocks(child)
                 case _:
@@ -263,34 +272,28 @@ class _Word(_Reader):
     def _paragraph(self, element: Element) -> Iterator[Block]:
         own = first(element, "pPr")
         style = _value(first(own, "pStyle"))
-        name = next((_value(first(each, "name")).casefold() for each in self._chain(style)), "")
+        chain_of_styles = list(self._chain(style))
+        name = next((_value(first(each, "name")).casefold() for each in chain_of_styles), "")
         level = self._level(style, own)
         parts = list(self._words(element, None if level else style))
         if attribute(first(own, "framePr"), "dropCap") in ("drop", "margin"):
             self._drop += parts
             return
         parts, self._drop = self._drop + parts, []
+        numbers = (first(p, "numPr", "numId") for p in (own, *(first(s, "pPr") for s in chain_of_styles)))
+        number = next((_value(number) for number in numbers if number is not None), "0")
         if name.startswith("toc "):
             self.document.tell(CONTENTS)
         elif (name == "horizontal line" or first(own, "pBdr", "bottom") is not None) and not _said(parts):
             yield Block("break", 0, SCENE_BREAK)
-        elif name == "title":
-            yield from block_of("title", parts, 1)
-        elif level:
-            yield from block_of("heading", parts, level)
         elif name in ("author", "subtitle"):
             yield from block_of("author", parts)
         else:
-            numbers = (
-                first(p, "numPr", "numId") for p in (own, *(first(s, "pPr") for s in self._chain(style)))
-            )
-            number = next((_value(number) for number in numbers if number is not None), "0")
-            if number != "0":
-                self.document.tell(ITEMS)
-            yield from block_of("paragraph" if number == "0" else "item", parts)
-        yield from self.hang_on()
+            title = name == "title"
+            yield from self.paragraph(parts, title=title, level=level, item=number != "0" and not level)
 
-    def words_of_all(self, element: Element) -> list[Inline]:
+    def _all_words(self, element: Element) -> list[Inline]:
+        """Return the words of all paragraphs in ``element``."""
         parts: list[Inline] = []
         for paragraph in named(element.iter(), "p"):
             parts += [Inline(" ")] if parts else []
@@ -340,10 +343,10 @@ class _Word(_Reader):
                 yield self._symbol(attribute(element, "char"))
             case "footnoteReference" | "endnoteReference" as kind:
                 if (note := self._referred(kind.removesuffix("Reference") + "s", element)) is not None:
-                    yield self.note(note)
+                    yield self.note(self._all_words(note))
             case "commentReference":
                 if (comment := self._referred("comments", element)) is not None:
-                    paragraphs = (self.words_of_all(each) for each in comment)
+                    paragraphs = (self._all_words(each) for each in comment)
                     words = "\n".join(_said(parts) for parts in paragraphs).strip()
                     self.comment(attribute(comment, "author").strip(), words)
             case "drawing" | "pict" | "object":
@@ -351,7 +354,8 @@ class _Word(_Reader):
                     yield "* * *"
                     return
                 boxes = list(named(element.iter(), "txbxContent"))
-                self.boxes += boxes
+                for box in boxes:
+                    self.box(self.blocks(box))
                 self.pictures += not boxes
             case "ruby":
                 base = named(element, "rubyBase")
@@ -383,10 +387,6 @@ def _chosen(element: Element) -> Iterable[Element]:
     )
 
 
-def _said(parts: Iterable[Inline]) -> str:
-    return "".join(part.text for part in parts).strip()
-
-
 # -- OpenDocument -------------------------------------------------------------------------------------
 
 _ODT_CURE = "open it in LibreOffice and save it once more, or as .docx"
@@ -414,8 +414,7 @@ def read_odt(document: Document) -> StoryDraft:
         raise NotForUs(document.name, "has a password", "save it without one")
     content = document.xml("content.xml", _ODT_CURE)
     styles = [document.xml("styles.xml", _ODT_CURE)] if "styles.xml" in document.names else []
-    about = describe(document.xml("meta.xml", _ODT_CURE)) if "meta.xml" in document.names else {}
-    said = {name: words[0] for name, words in about.items()}
+    said = _about(document, "meta.xml", _ODT_CURE)
     reader = _Odt(document, [content, *styles])
     bodies = chain.from_iterable(named(content, "body"))
     blocks = chain.from_iterable(reader.blocks(part) for part in bodies)
@@ -425,7 +424,7 @@ def read_odt(document: Document) -> StoryDraft:
     return draft
 
 
-class _Odt(_Reader):
+class _Odt(Reader):
     """Walks through a document; knows its styles."""
 
     def __init__(self, document: Document, roots: list[Element]) -> None:
@@ -461,11 +460,15 @@ class _Odt(_Reader):
                     yield from self._paragraph(child, kind == "h", item)
                     item = False
                 case "list":
-                    self.document.tell(ITEMS)
                     for entry in child:
                         yield from self.blocks(entry, name_of(entry) == "list-item")
                 case "table":
-                    yield from self.table(child, "table-row", "table-cell")
+                    rows = _cells(child, "table-row", "table-cell")
+                    if all(len(cells) <= 1 for cells in rows):  # no more than a frame around text
+                        for each in chain.from_iterable(rows):
+                            yield from self.blocks(each)
+                    else:
+                        yield from self.table([[self._all_words(each) for each in cells] for cells in rows])
                 case name if name in _INDEXES:
                     self.document.tell(CONTENTS)
                 case name if name in _AROUND and attribute(child, "display") == "none":
@@ -474,41 +477,36 @@ class _Odt(_Reader):
                     yield from self.blocks(child)
                 case "frame":
                     self._frame(child)
-                    yield from self.hang_on()
+                    yield from self.paragraph([])
                 case _:
                     pass
 
     def _paragraph(self, element: Element, heading: bool, item: bool) -> Iterator[Block]:
         style = attribute(element, "style-name")
-        parts = self._words_of(element, Inline("") if heading else self._look("paragraph", style, Inline("")))
-        names = {attribute(each, "name").casefold() for each in self._chain("paragraph", style)} | {
-            style.casefold()
-        }
-        if heading:
-            level = attribute(element, "outline-level")
-            yield from block_of("heading", parts, int(level[:2]) if level.isdecimal() else 1)
-        elif not _said(parts) and {"horizontal_20_line", "horizontal line"} & names:
+        look = Inline("") if heading else self._look("paragraph", style, Inline(""))
+        parts = spaced(list(self._words(element, look)))
+        names = {attribute(each, "name").casefold() for each in self._chain("paragraph", style)}
+        names.add(style.casefold())
+        level = attribute(element, "outline-level")
+        if not _said(parts) and not heading and {"horizontal_20_line", "horizontal line"} & names:
             yield Block("break", 0, SCENE_BREAK)
-        else:
-            yield from block_of("title" if "title" in names else "item" if item else "paragraph", parts)
-        yield from self.hang_on()
+        depth = (int(level[:2]) if level.isdecimal() else 1) if heading else 0
+        yield from self.paragraph(parts, title="title" in names and not heading, level=depth, item=item)
 
     def _frame(self, frame: Element) -> None:
         boxes = list(named(frame, "text-box"))
-        self.boxes += boxes
+        for box in boxes:
+            self.box(self.blocks(box))
         if not boxes:
             self.document.tell(PICTURES)
 
-    def words_of_all(self, element: Element) -> list[Inline]:
+    def _all_words(self, element: Element) -> list[Inline]:
         """Return the words of all paragraphs in ``element``."""
         parts: list[Inline] = []
         for paragraph in named(element.iter(), "p", "h"):
             look = self._look("paragraph", attribute(paragraph, "style-name"), Inline(""))
-            parts += [*([Inline(" ")] if parts else []), *self._words_of(paragraph, look)]
+            parts += [*([Inline(" ")] if parts else []), *spaced(list(self._words(paragraph, look)))]
         return parts
-
-    def _words_of(self, element: Element, look: Inline) -> list[Inline]:
-        return spaced(list(self._words(element, look)))
 
     def _words(self, element: Element, look: Inline) -> Iterator[Words]:
         """Yield the words in ``element`` with their look, and white space as in the file."""
@@ -527,11 +525,10 @@ class _Odt(_Reader):
                     yield look._replace(text="\t" if kind == "tab" else "\n"), True
                 case "note":
                     if (body := first(child, "note-body")) is not None:
-                        yield look._replace(text=self.note(body)), False
+                        yield look._replace(text=self.note(self._all_words(body))), False
                 case "annotation":
                     words = "\n".join(text_in(each) for each in named(child, "p", "list")).strip()
-                    if words:
-                        self.comment(text_in(first(child, "creator")), words)
+                    self.comment(text_in(first(child, "creator")), words)
                 case "frame":
                     self._frame(child)
                 case "ruby":

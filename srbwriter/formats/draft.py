@@ -1,22 +1,65 @@
-"""Helpers that readers and writers share: growing a draft of a story, ordering loose nodes, times.
+"""Helpers that readers share: fields of unknown JSON, growing a draft of a story, ordering nodes, times.
 
 A draft is a tree of plain values: see :class:`srbwriter.story.model.StoryDraft`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import chain, count
 from typing import Any
 
-from srbwriter.story.model import DraftNode, StoryDraft, children_by_parent
+from srbwriter.story.model import DraftNode, JsonValue, StoryDraft, as_list, as_object
 
 ROOT_ID = "root"
 ISO_TIME = "%Y-%m-%dT%H:%M:%SZ"
 LOOM_TIME = "%Y-%m-%d-%H.%M.%S"
 _MILLISECONDS_FROM = 1e11  # Unix times above this are milliseconds: as seconds it would be the year 5138
 _LAST_SECOND = 253_402_300_799  # of the year 9999
+
+
+class Fields:
+    """A JSON object of another program: a field of the wrong kind is as one that is missing."""
+
+    def __init__(self, value: Any) -> None:
+        self.all = as_object(value)
+
+    def raw(self, key: str) -> Any:
+        return self.all.get(key)
+
+    def text(self, key: str) -> str:
+        value = self.raw(key)
+        return value if isinstance(value, str) else ""
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        value = self.raw(key)
+        return value if isinstance(value, bool) else default
+
+    def integer(self, key: str) -> int | None:
+        value = self.raw(key)
+        return value if type(value) is int and abs(value) < 2**53 else None
+
+    def ident(self, key: str) -> str | None:
+        """Return an id, which may be written as a text or a number."""
+        value = self.raw(key)
+        return str(value) if isinstance(value, str) or type(value) is int else None
+
+    def texts(self, key: str) -> list[str]:
+        return [each for each in as_list(self.raw(key)) if isinstance(each, str)]
+
+    def tags(self) -> tuple[str, ...]:
+        return tuple(tag for tag in self.texts("tags") if tag.strip() and "\n" not in tag)
+
+    def inner(self, key: str) -> Fields:
+        return Fields(self.raw(key))
+
+    def members(self, key: str) -> list[tuple[str, Fields]]:
+        """Return the objects of a list by their places, or of an object by their names."""
+        value: JsonValue = self.raw(key)
+        pairs = as_object(value).items() or enumerate(as_list(value))
+        return [(str(name), Fields(each)) for name, each in pairs if isinstance(each, dict)]
+
+    def objects(self, key: str) -> list[Fields]:
+        return [each for _, each in self.members(key)]
 
 
 class Grower:
@@ -40,65 +83,50 @@ class Grower:
         return StoryDraft(self.nodes, (current or self.root).id, title=title)
 
 
-def arrange(nodes: list[DraftNode], current_id: str | None = None) -> StoryDraft:
+def arrange(nodes: list[DraftNode], current_id: str) -> StoryDraft:
     """Make a tree of nodes that only name their parents; siblings keep the order of the file.
 
-    Several top nodes get an empty root above them. A node with an id that is taken gets a new one; one whose
-    parent is missing, or that is its own ancestor, moves to the top, and a notice says so.
+    Several top nodes get an empty root above them. A node whose parent is missing, or that is its own
+    ancestor, moves to the top, and a notice says so.
     """
-    notices: list[str] = []
     by_id: dict[str, DraftNode] = {}
     for node in nodes:
-        wanted = node.id or f"n{len(by_id)}"
-        names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
-        node.id = next(name for name in names if name not in by_id)
-        if node.id != wanted:
-            notices.append(f"the id {wanted!r} occurs twice; here it becomes {node.id!r}")
+        while not node.id or node.id in by_id:  # the second of one id
+            node.id = f"{node.id or 'n'}-{len(by_id)}"
         by_id[node.id] = node
-    below: dict[str, list[DraftNode]] = {}
-    tops: list[DraftNode] = []
+    notices: list[str] = []
+    below: dict[str | None, list[DraftNode]] = {None: []}
     for node in nodes:
-        siblings = tops
-        if node.parent_id in by_id:
-            siblings = below.setdefault(node.parent_id, [])
-        elif node.parent_id is not None:
-            notices.append(
-                f"{node.id}: its parent {node.parent_id!r} is not in the file; it is put at the top"
-            )
-        node.order = len(siblings)
-        siblings.append(node)
+        if node.parent_id is not None and node.parent_id not in by_id:
+            notices.append(f"{node.id}: its parent {node.parent_id!r} is not in the file; it is at the top")
+            node.parent_id = None
+        below.setdefault(node.parent_id, []).append(node)
+    tops = below[None]
     ordered: dict[str, DraftNode] = {}
-    for start in [*tops, *nodes]:  # what no top leads to is in a circle
-        if start.id not in ordered and start.parent_id in by_id:
-            notices.append(f"{start.id}: it is its own ancestor; it is put at the top")
-            below[start.parent_id or ""].remove(start)
+    for start in [*tops, *nodes]:
+        if start.id not in ordered and start.parent_id is not None:  # no top leads to it
+            notices.append(f"{start.id}: it is its own ancestor; it is at the top")
+            below[start.parent_id].remove(start)
             tops.append(start)
+            start.parent_id = None
         stack = [start] if start.id not in ordered else []
         while stack:
             here = stack.pop()
             ordered[here.id] = here
-            stack.extend(reversed(below.get(here.id, ())))
-    root = tops[0] if len(tops) == 1 else DraftNode(ROOT_ID + "_" * (ROOT_ID in by_id))
-    for place, node in enumerate(tops):
-        node.parent_id, node.order = (None if node is root else root.id), place
+            stack += reversed(below.get(here.id, ()))
+    for siblings in below.values():
+        for place, node in enumerate(siblings):
+            node.order = place
     whole = list(ordered.values())
-    leaf = tops[0] if tops else root
+    if len(tops) != 1:
+        root = DraftNode(ROOT_ID + "_" * (ROOT_ID in by_id))
+        whole.insert(0, root)
+        for node in tops:
+            node.parent_id = root.id
+    leaf = tops[0] if tops else whole[0]
     while below.get(leaf.id):
         leaf = below[leaf.id][0]
-    current = current_id if current_id in by_id else leaf.id
-    return StoryDraft(whole if len(tops) == 1 else [root, *whole], current, notices=notices)
-
-
-def nested(draft: StoryDraft) -> Iterator[tuple[DraftNode | None, bool]]:
-    """Yield each node in reading order, with whether it is a first child, and None where its children end."""
-    children = children_by_parent(draft)
-    stack: list[tuple[DraftNode | None, bool]] = [(draft.root, True)]
-    while stack:
-        node, first = stack.pop()
-        yield node, first
-        if node is not None:
-            stack.append((None, False))
-            stack += reversed([(child, not place) for place, child in enumerate(children[node.id])])
+    return StoryDraft(whole, current_id if current_id in by_id else leaf.id, notices=notices)
 
 
 def read_time(value: Any) -> float | None:

@@ -24,8 +24,6 @@ from srbwriter.story.model import (
     DraftNode,
     JsonObject,
     Marks,
-    Settings,
-    Span,
     StoryDraft,
     StoryError,
     as_list,
@@ -78,9 +76,8 @@ def open_files(paths: Sequence[Path]) -> Folder:
     files: list[str] = []
     for path in paths:
         files += (str(path / file) for file in _files_in(path)) if path.is_dir() else [str(path)]
-    return Folder(
-        "", "", tuple(files), lambda path: Path(path).read_bytes(), named=frozenset(map(str, paths))
-    )
+    named = frozenset(map(str, paths))
+    return Folder("", "", tuple(files), lambda path: Path(path).read_bytes(), named=named)
 
 
 def _files_in(top: Path) -> list[str]:
@@ -110,7 +107,7 @@ def title_of(path: str) -> str:
 
 
 class Binder:
-    """Binds stories into one, in their order."""
+    """Binds the texts of stories into one, in their order: a node for each."""
 
     def __init__(self) -> None:
         self._grower = Grower()
@@ -132,58 +129,32 @@ class Binder:
         self, part: StoryDraft, name: str, title: str, *, level: int = 1, note: str = "",
         tags: tuple[str, ...] = (), beside: bool = False,
     ) -> None:  # fmt: skip
-        """Bind a story, with all its branches, to the end of the text.
+        """Add a chapter.
 
         Args:
             part: the story in a file.
             name: the file's name, for notices.
             title: its title, where it has none of its own.
             level: of the heading that it gets where its text does not begin with one; 0 is a scene without.
-            note: a note for its first node.
-            tags: tags for its first node.
+            note: a note for it.
+            tags: its tags.
             beside: whether what follows leaves it out.
         """
         self.notices += [f"{name}: {words}" for words in part.notices]
         self.byline, self.language = self.byline or part.byline, self.language or part.language
-        path, text, nodes = path_to(part, part.current_id), part.text, list(part.nodes)
-        root = part.root
-        bare = not root.text and root.settings == Settings() and root.marks == Marks()
-        if bare and len(path) > 1:
-            nodes, path = nodes[1:], path[1:]
-        start = next((node for node in path if node.text), path[0])
+        text = part.text
         own = heading_line(text.lstrip("\n"))
-        own_title = start.marks.title or (plain_title(own[1]) if own else part.title or title)
+        own_title = plain_title(own[1]) if own else part.title or title
         if level and own is None:
-            _extend(start, before=f"{'#' * min(level, 6)} {own_title}{_BLANK_LINE}")
-        start.mark(
-            title=own_title,
-            chapter=start.marks.chapter or level > 0,
-            note="\n\n".join(filter(None, (start.marks.note, note))),
-            tags=tuple(dict.fromkeys((*start.marks.tags, *tags))),
-        )
-        if self._ending and text:  # a blank line between what was bound and what follows
-            missing = _BLANK_LINE[len(self._ending) - len(self._ending.rstrip("\n")) :]
-            if beside or any(node.parent_id == self._end.id for node in self._grower.nodes):
-                _extend(start, before=missing)
-            else:
-                _extend(self._end, after=missing)
-                self._ending = _BLANK_LINE
-        made = {root.id: self._end}
-        for node in nodes:
-            parent = made.get(node.parent_id or "", self._end)
-            known, node.id, node.number = node.id, "", None
-            made[known] = self._grower.add(parent, node)
+            text = f"{'#' * min(level, 6)} {own_title}{_BLANK_LINE}{text}"
+        notes = [note, *(node.marks.note for node in path_to(part, part.current_id))]
+        if self._ending and text:  # a blank line between the chapters
+            self._end.text += _BLANK_LINE[len(self._ending) - len(self._ending.rstrip("\n")) :]
+            self._ending = _BLANK_LINE
+        marks = Marks(title=own_title, note=_BLANK_LINE.join(filter(None, notes)), tags=tags)
+        node = self._grower.add(self._end, DraftNode("", text=text, marks=marks))
         if not beside:
-            self._end = path[-1]
-            self._ending = "".join([self._ending, *(node.text for node in path)])[-2:]
-
-
-def _extend(node: DraftNode, before: str = "", after: str = "") -> None:
-    """Add to the text of a node; what it says of its authors stays true."""
-    if node.spans:
-        around = Span(before, "imported"), *node.spans, Span(after, "imported")
-        node.spans = [span for span in around if span.text]
-    node.text = before + node.text + after
+            self._end, self._ending = node, (self._ending + text)[-2:]
 
 
 # -- any files ----------------------------------------------------------------------------------------
@@ -244,43 +215,42 @@ def is_vault(folder: Folder) -> bool:
 
 
 def read_vault(folder: Folder, read_file: ReadFile) -> StoryDraft:
-    """The notes of a vault, each a chapter; links become their words, embedded notes stand where they are.
+    """The notes of a vault, each a chapter; links become words, embedded notes and pictures their names.
 
     With Longform it is the project: its scenes in the order of the index note, and nothing else.
     """
-    vault = _Vault(folder, read_file)
     binder = Binder()
     project = _longform(folder)
-    scenes = vault.chapters() if project is None else _scenes(folder, *project, binder)
-    for path, level in scenes:
-        draft = vault.notes.get(path)
-        if draft is None:
+    notes = [(path, 1) for path in folder.files if path.lower().endswith(_NOTE)]
+    for path, level in notes if project is None else _scenes(folder, *project, binder):
+        if not folder.read_bytes(path).strip():
             binder.notices.append(f"{path} is empty, and was left out")
             continue
-        vault.used.add(path)
-        start = next((node for node in path_to(draft, draft.current_id) if node.text), draft.root)
-        if start.text and not start.spans and heading_line(start.text.lstrip("\n")) is None:
-            # Before embedded notes are laid in, whose headings are not its own.
-            start.text = f"{'#' * level} {title_of(path)}\n\n{start.text}"
+        draft = read_file(path)
         for node in draft.nodes:
-            if not node.spans:
-                node.text = vault.plain(node.text, (path,))
-        binder.add(draft, path, title_of(path))
+            node.text = _LINK.sub(_shown, node.text)
+        binder.add(draft, path, title_of(path), level=level)
     if binder.empty:
         raise NotForUs(folder.name, "has no notes with words in them", "name a folder with .md files")
-    if vault.missing:
-        words = f"not embedded, their names stand in the text: {', '.join(vault.missing)}"
-        binder.notices.append(words)
     title = "" if project is None else str(project[1].get("title") or "")
     return binder.draft(title or folder.title)
+
+
+def _shown(link: re.Match[str]) -> str:
+    """Return what a link shows."""
+    if link["target"] is None:
+        return link[0]
+    name, _, part = link["target"].partition("#")
+    steps = [PurePosixPath(name.strip()).name.removesuffix(".md")]
+    steps += [step.strip() for step in part.split("#") if step and not step.startswith("^")]
+    words = " > ".join(filter(None, steps)) or link["target"]
+    return f"[{words}]" if link["embed"] else (link["words"] or "").strip() or words
 
 
 def _longform(folder: Folder) -> tuple[str, JsonObject] | None:
     """Return the first index note of a Longform project of scenes, and what it says of the project."""
     for path in folder.files:
-        if not path.lower().endswith(_NOTE):
-            continue
-        data = folder.read_bytes(path)
+        data = folder.read_bytes(path) if path.lower().endswith(_NOTE) else b""
         if data.startswith(b"---") and b"longform:" in data:
             try:
                 front, _ = split_front_matter(unix_lines(data.decode("utf-8", "replace")))
@@ -299,78 +269,20 @@ def _scenes(folder: Folder, index: str, said: JsonObject, binder: Binder) -> Ite
 
     def walk(entries: list[Any], level: int) -> Iterator[tuple[str, int]]:
         for entry in entries:
+            path = (at / f"{entry}.md").as_posix()
             if isinstance(entry, list):
                 yield from walk(as_list(entry), level + 1)
-                continue
-            path = (at / f"{entry}.md").as_posix()
-            if path in folder.files:
+            elif path in folder.files:
                 taken.add(path)
                 yield path, min(level, 6)
             else:
-                binder.notices.append(
-                    f"{entry} was left out; the index note names it, and there is no such note"
-                )
+                words = f"{entry} was left out; the index note names it, and there is no such note"
+                binder.notices.append(words)
 
     yield from walk(as_list(said["scenes"]), 1)
     notes = [path for path in folder.files if path.lower().endswith(_NOTE) and path not in taken]
     if notes:
         binder.notices.append(f"left out, since they are no scenes of {index}: {', '.join(notes)}")
-
-
-class _Vault:
-    """The notes of a vault by their paths, and what links in them point to."""
-
-    def __init__(self, folder: Folder, read_file: ReadFile) -> None:
-        paths = [path for path in folder.files if path.lower().endswith(_NOTE)]
-        self.notes = {path: read_file(path) for path in paths if folder.read_bytes(path).strip()}
-        self._texts = {path: draft.text for path, draft in self.notes.items()}
-        self._by_name: dict[str, str] = {}
-        for path in reversed(self.notes):
-            pure = PurePosixPath(path)
-            for at in range(len(pure.parts)):  # a link gives as much of the path as is needed
-                self._by_name["/".join((*pure.parts[at:-1], pure.stem)).casefold()] = path
-        self.used = set[str]()
-        self.missing: dict[str, None] = {}
-
-    def chapters(self) -> Iterator[tuple[str, int]]:
-        """Yield the notes that none embeds as a whole, then what embeds itself in a circle."""
-        links = (link for text in self._texts.values() for link in _LINK.finditer(text) if link["embed"])
-        inside = {self._find(link["target"]) for link in links if "#" not in link["target"]}
-        yield from ((path, 1) for path in self.notes if path not in inside)
-        yield from ((path, 1) for path in self.notes if path not in self.used)
-
-    def _find(self, target: str) -> str | None:
-        name = target.partition("#")[0].strip().strip("/").casefold()
-        return self._by_name.get(name.removesuffix(".md"))
-
-    def plain(self, text: str, within: tuple[str, ...]) -> str:
-        """Return the text without links; ``within`` are the notes that embed one another down to this one."""
-
-        def shown(link: re.Match[str]) -> str:
-            target = link["target"]
-            if target is None:
-                return link[0]
-            if link["embed"]:
-                return self._inlined(target.strip(), within)
-            return (link["words"] or "").strip() or _words_of(target)
-
-        return _LINK.sub(shown, text)
-
-    def _inlined(self, target: str, within: tuple[str, ...]) -> str:
-        path = self._find(target)
-        if path is None or path in within or "#" in target:
-            self.missing[target] = None
-            return f"[{PurePosixPath(target).name}]"
-        self.used.add(path)
-        return self.plain(self._texts[path].strip("\n"), (*within, path))
-
-
-def _words_of(target: str) -> str:
-    """Return what a link without words of its own shows."""
-    name, _, part = target.partition("#")
-    shown = [PurePosixPath(name.strip()).name.removesuffix(".md")]
-    shown += [heading.strip() for heading in part.split("#") if heading and not heading.startswith("^")]
-    return " > ".join(filter(None, shown)) or target
 
 
 # -- Scrivener ----------------------------------------------------------------------------------------
@@ -391,9 +303,8 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
     """
     binder_path = next((p for p in folder.files if p.endswith(".scrivx") and "/" not in p), None)
     if binder_path is None:
-        raise NotForUs(
-            folder.name, "has no .scrivx file", "name the folder NAME.scriv of a Scrivener project"
-        )
+        cure = "name the folder NAME.scriv of a Scrivener project"
+        raise NotForUs(folder.name, "has no .scrivx file", cure)
     name = f"{folder.name}/{binder_path}"
     root = parse_xml(folder.read_bytes(binder_path), name, _CURE)
     top = next((item for item in root.iter() if item.get("Type") == "DraftFolder"), None)
@@ -401,22 +312,17 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
         raise NotForUs(name, "has no Draft folder", _CURE)
     paths = {path.casefold(): path for path in folder.files}
 
-    def find(item: Element, kind: str, suffix: str) -> str | None:
-        """Return the file of an entry: below its UUID, or with its number in older projects."""
-        stems = f"files/data/{item.get('UUID')}/{kind}", f"files/docs/{item.get('ID')}{suffix}"
-        names = (
-            f"{stem}.{end}".casefold() for stem in stems for end in ("rtf", "txt", "md", "fountain", "html")
-        )
-        return next((paths[path] for path in names if path in paths), None)
-
-    def read(path: str | None) -> StoryDraft:
-        """Return the story in a file, without Scrivener's own marks; empty for none."""
-        if path is None or not folder.read_bytes(path).strip():
-            return Grower().draft()
-        part = read_file(path)
-        for node in part.nodes:
-            node.text = _STYLE_MARKS.sub("", node.text)
-        return part
+    def read(item: Element, kind: str, suffix: str) -> StoryDraft:
+        """Return the text of an entry, below its UUID or, in older projects, with its number."""
+        for stem in (f"files/data/{item.get('UUID')}/{kind}", f"files/docs/{item.get('ID')}{suffix}"):
+            for end in ("rtf", "txt", "md", "fountain", "html"):
+                path = paths.get(f"{stem}.{end}".casefold())
+                if path is not None and folder.read_bytes(path).strip():
+                    part = read_file(path)
+                    for node in part.nodes:
+                        node.text = _STYLE_MARKS.sub("", node.text)
+                    return part
+        return Grower().draft()
 
     binder = Binder()
     says = any(map(_is_compiled, top.iter()))  # some versions have no field for texts that are not compiled
@@ -430,14 +336,12 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
         if kind not in ("Folder", "Text"):
             binder.notices.append(f"{title or kind} was left out; it is no text")
             continue
-        path, chapter = find(item, "content", ""), kind == "Folder" or depth == 1
-        part = read(path)
-        notes = (read(find(item, name, f"_{name}")).text.strip() for name in ("synopsis", "notes"))
-        note, beside = "\n\n".join(filter(None, notes)), says and not _is_compiled(item)
+        part, chapter = read(item, "content", ""), kind == "Folder" or depth == 1
+        notes = (read(item, name, f"_{name}").text.strip() for name in ("synopsis", "notes"))
+        note, beside = _BLANK_LINE.join(filter(None, notes)), says and not _is_compiled(item)
         if part.text or chapter or note:
             level, tags = depth if chapter and title else 0, ("not compiled",) * beside
-            part_name = path or f"{folder.name}: {title}"
-            binder.add(part, part_name, title, level=level, note=note, tags=tags, beside=beside)
+            binder.add(part, title or kind, title, level=level, note=note, tags=tags, beside=beside)
     if binder.empty:
         cure = "move the texts there in Scrivener; research and notes are not imported"
         raise NotForUs(folder.name, "has nothing in its Draft folder", cure)

@@ -9,11 +9,10 @@ import json
 import re
 from contextlib import suppress
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
-from srbwriter.formats.draft import LOOM_TIME, Grower, arrange, nested, read_time, write_time
-from srbwriter.formats.fields import Fields
-from srbwriter.formats.lore import add_lore, kobold_entry, read_entries
+from srbwriter.formats.draft import LOOM_TIME, Fields, Grower, arrange, read_time, write_time
+from srbwriter.formats.lore import add_lore, read_entry
 from srbwriter.formats.opening import Document, FormatError, parse_json
 from srbwriter.story.model import (
     Author,
@@ -27,74 +26,69 @@ from srbwriter.story.model import (
     StoryDraft,
     as_list,
     as_object,
+    children_by_parent,
 )
 
 BETWEEN = "\n\n"
 """What separates the messages of a chat when it is read as prose."""
 
 
+def _made_by(model: Any) -> Generation | None:
+    return Generation(model=model) if model and isinstance(model, str) else None
+
+
 # -- looms: nodes that hold their children, or name their parents ---------------------------------------
 
-_PARENT = ("parent_id", "parentId", "parent_ids", "parentIds", "parent")
-_SOURCES: dict[str, Author] = {
-    "prompt": "writer", "user": "writer", "human": "writer", "AI": "model", "ai": "model", "model": "model",
-    "mixed": "edited",
-}  # fmt: skip
+_SOURCES: dict[str, Author] = {"prompt": "writer", "AI": "model", "mixed": "edited"}
 
 
 def is_loom(document: Document) -> bool:
-    fields = document.object
-    if document.kind == "jsonl":
-        return any(
-            {"id", "text"} & set(line) and set(_PARENT) & set(line) for line in document.value.values()
-        )
-    members = fields.get("nodes")
-    members = list(as_object(members).values()) or as_list(members) or as_list(document.value)
-    return any(map(_is_node, [fields, as_object(fields.get("root")), *map(as_object, members[:100])]))
+    if document.kind != "json":
+        return False
+    listed = as_list(document.value) or as_list(document.object.get("nodes"))
+    return any(map(_is_node, [document.object, as_object(document.object.get("root")), *listed[:100]]))
 
 
-def _is_node(fields: JsonObject) -> bool:
+def _is_node(value: JsonValue) -> bool:
     """Whether it is a node that holds its children or names its parent. One of its fields may be damaged."""
+    fields = as_object(value)
     children = [as_object(child) for child in as_list(fields.get("children"))]
-    if {"text", "value"} & set(fields):
-        return "children" in fields or bool(set(_PARENT) & set(fields))
-    return any("text" in child or "children" in child for child in children)
+    tied = {"children", "parent_id", "parentId"} & set(fields)
+    return bool("text" in fields and tied) or any({"text", "children"} & set(child) for child in children)
 
 
 def read_loom(document: Document) -> StoryDraft:
-    """Trees of socketteer/loom, old and new, and of the programs that followed it."""
-    value = list(document.value.values()) if document.kind == "jsonl" else document.value
-    whole = Fields({"nodes": value} if isinstance(value, list) else value)
+    """Trees of socketteer/loom, old and new, and lists of nodes that name their parents."""
+    listed = as_list(document.value) or as_list(document.object.get("nodes"))
+    whole = Fields(document.object)
     root = whole.raw("root")
-    tops = whole.members("nodes") or [("", Fields(root if isinstance(root, dict) else whole.all))]
-    by_name = isinstance(whole.raw("nodes"), dict)
-    chapters = {each.ident("root_id"): each.text("title") for each in whole.objects("chapters")}
+    tops = Fields({"nodes": listed or [root if isinstance(root, dict) else whole.all]}).objects("nodes")
     nodes: list[DraftNode] = []
-    stack = [(each, _loom_parent(each), name if by_name else "") for name, each in reversed(tops)]
+    stack = [(each, each.ident("parent_id") or each.ident("parentId")) for each in reversed(tops)]
     while stack:
-        fields, parent_id, name = stack.pop()
-        node = _loom_node(fields, parent_id, name)
-        node.id = node.id or f"n{len(nodes)}"
-        node.text = re.sub(r"\\([<\[])", r"\1", node.text) if name else node.text  # Loomsidian escapes them
-        title = whole.inner("chapters").inner(fields.text("chapter_id")).text("title") or chapters.get(
-            node.id
+        fields, parent_id = stack.pop()
+        about, tags = fields.inner("meta"), fields.texts("tags")
+        node_id = fields.ident("id") or f"n{len(nodes)}"
+        marks = Marks(
+            bookmark=fields.flag("bookmark") or "bookmark" in tags,
+            tags=tuple(tag for tag in tags if tag != "bookmark"),
+            visited=fields.flag("visited", True),
         )
-        node.mark(chapter=title is not None, title=title or "")
-        response = whole.inner("model_responses").inner(fields.inner("generation").ident("id") or "")
-        node.generation = Generation(model=response.text("model")) if response.text("model") else None
-        nodes.append(node)
-        if not by_name:
-            stack += [(child, node.id, "") for child in reversed(fields.objects("children"))]
-    draft = arrange(nodes, whole.ident("selected_node_id") or whole.ident("current"))
+        nodes.append(
+            DraftNode(
+                node_id,
+                parent_id,
+                text=fields.text("text"),
+                author=_SOURCES.get(about.text("source"), "imported"),
+                marks=marks,
+                settings=Settings(memory=_loom_memory(fields.inner("frame"))),
+                created=read_time(about.raw("creation_timestamp")),
+            )
+        )
+        stack += [(child, node_id) for child in reversed(fields.objects("children"))]
+    draft = arrange(nodes, whole.ident("selected_node_id") or "")
     draft.root.settings.memory = draft.root.settings.memory or _loom_memory(whole)
     return draft
-
-
-def _loom_parent(fields: Fields) -> str | None:
-    values = (fields.raw(key) for key in _PARENT)
-    found = next((value for value in values if value is not None), None)
-    found = next(iter(as_list(found)), None) if isinstance(found, list) else found
-    return str(found) if isinstance(found, str | int) else None
 
 
 def _loom_memory(fields: Fields) -> str | None:
@@ -102,42 +96,22 @@ def _loom_memory(fields: Fields) -> str | None:
     return fields.inner("generation_settings").text("global_context") or None
 
 
-def _loom_node(fields: Fields, parent_id: str | None, name: str = "") -> DraftNode:
-    about, tags = fields.inner("meta"), fields.texts("tags")
-    source = about.text("source") or fields.text("author") or fields.text("type")
-    return DraftNode(
-        fields.ident("id") or name,
-        parent_id,
-        text=fields.text("text") or fields.text("value"),
-        author=_SOURCES.get(source, "imported"),
-        marks=Marks(
-            bookmark=fields.flag("bookmark") or fields.flag("bookmarked") or "bookmark" in tags,
-            tags=tuple(tag for tag in tags if tag != "bookmark"),
-            visited=fields.flag("visited", not fields.flag("unread")),
-        ),
-        settings=Settings(memory=_loom_memory(fields.inner("frame"))),
-        created=read_time(about.raw("creation_timestamp") or fields.raw("createdAt")),
-    )
-
-
 def write_loom(draft: StoryDraft) -> bytes:
     """The tree as socketteer/loom has it, which other looms read too."""
     sources = {"model": "AI", "edited": "mixed"}
-    starts = {node.id: f"chapter-{node.id}" for node in draft.nodes if node.marks.chapter}
-    titles = {node.id: node.marks.title for node in draft.nodes}
     names = sorted({tag for node in draft.nodes for tag in node.marks.tags})
     plain = {"scope": "node", "hide": False, "show_only": False, "toggle_key": "None", "icon": "None"}
     head: JsonObject = {
         "selected_node_id": draft.current_id,
-        "chapters": {
-            name: {"id": name, "root_id": node, "title": titles[node]} for node, name in starts.items()
-        },
         "tags": {name: {"name": name, **plain} for name in names},  # loom fails on a tag without a definition
     }
     parts = [json.dumps(head, ensure_ascii=False)[:-1], ', "root": ']
-    for node, first in nested(draft):
-        if node is None:
-            parts.append("]}")
+    children = children_by_parent(draft)
+    stack: list[DraftNode | str] = [draft.root]  # not by recursion: a novel is deeper than the call stack
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            parts.append(node)
             continue
         fields: JsonObject = {
             "id": node.id, "text": node.text, "parent_id": node.parent_id,
@@ -147,11 +121,12 @@ def write_loom(draft: StoryDraft) -> bytes:
         }  # fmt: skip
         if node.created is not None:
             fields["meta"]["creation_timestamp"] = write_time(node.created, LOOM_TIME)
-        if node.id in starts:
-            fields["chapter_id"] = starts[node.id]
         if node.settings.memory is not None:
             fields["frame"] = {"generation_settings": {"global_context": node.settings.memory}}
-        parts += ["" if first else ", ", json.dumps(fields, ensure_ascii=False)[:-1], ', "children": [']
+        parts += [json.dumps(fields, ensure_ascii=False)[:-1], ', "children": [']
+        stack.append("]}")
+        for place, child in reversed(list(enumerate(children[node.id]))):
+            stack += [child, ", "] if place else [child]
     return "".join([*parts, "}"]).encode("utf-8", "replace")
 
 
@@ -203,16 +178,15 @@ def read_mikupad(document: Document) -> StoryDraft:
 # -- Kobold Lite --------------------------------------------------------------------------------------
 
 _PICTURE = re.compile(r"\[?<\|([phd])\|.+?\|\1\|>\]?", re.DOTALL)
-_TURN = re.compile(r"\n?\{\{\[(INPUT|OUTPUT|SYSTEM)(_END)?\]\}\}\n?")
+_TURNS = re.compile(r"(?:\s*\{\{\[(?:INPUT|OUTPUT|SYSTEM)(?:_END)?\]\}\}\s*)+")
 
 
 def is_kobold(document: Document) -> bool:
-    own = {"gamestarted", "authorsnote", "anotetemplate", "altbranches", "savedsettings"}
-    return bool(own & set(document.object)) and "actions" in document.object
+    return {"gamestarted", "actions"} <= set(document.object)
 
 
 def read_kobold(document: Document) -> StoryDraft:
-    """A save of Kobold Lite with its branches, as it is shown there: turns instead of marks, no pictures."""
+    """A save of Kobold Lite with its branches, as prose: no marks of turns, and no pictures."""
     whole, grower = Fields(document.object), Grower()
     saved = whole.inner("savedsettings")
     names = {
@@ -224,54 +198,38 @@ def read_kobold(document: Document) -> StoryDraft:
         named = re.sub(
             r"\{\{(user|char)\}\}", lambda found: names[found[1].lower()] or found[0], text, flags=re.I
         )
-        return _PICTURE.sub("", named)
+        return _TURNS.sub(BETWEEN, _PICTURE.sub("", named))
 
-    after: dict[tuple[str, str], tuple[DraftNode, Author, bool]] = {}
+    after: dict[tuple[str, str], DraftNode] = {}
 
     def grow(chunks: list[JsonValue]) -> DraftNode:
         """Lay a branch over those that are there, as far as their chunks agree; return its end."""
-        end, author, begins = grower.root, cast(Author, "imported"), False
+        end = grower.root
         for chunk in chunks:
-            step = end.id, chunk if isinstance(chunk, str) else ""
-            if step not in after:
-                start = 0
-                text = shown(step[1])
-                for mark in [*_TURN.finditer(text), None]:
-                    if piece := text[start : mark.start() if mark else None]:
-                        piece = _apart(end.text, piece) if begins else piece
-                        end = grower.add(end, DraftNode("", text=piece, author=author))
-                        begins = False
-                    if mark:
-                        start = mark.end()
-                        if not mark[2]:
-                            author, begins = "model" if mark[1] == "OUTPUT" else "writer", True
-                after[step] = end, author, begins
-            end, author, begins = after[step]
+            text = shown(chunk) if isinstance(chunk, str) else ""
+            text = text.lstrip("\n") if end is grower.root else text
+            if text:
+                if (end.id, text) not in after:
+                    after[end.id, text] = grower.add(end, DraftNode("", text=text))
+                end = after[end.id, text]
         return end
 
     active = [whole.raw("prompt"), *as_list(whole.raw("actions"))]
-    branches = as_list(whole.raw("altbranches"))
-    ends = [
-        grow(active if branch is None else as_list(branch)) for branch in branches
-    ]  # null is the active one
+    branches = as_list(whole.raw("altbranches"))  # null is the active one
+    ends = [grow(active if branch is None else as_list(branch)) for branch in branches]
     draft = grower.draft(ends[branches.index(None)] if None in branches else grow(active))
     settings = draft.root.settings
-    settings.memory = _TURN.sub(BETWEEN, shown(whole.text("memory"))).strip() or None
-    note, template = (
-        _TURN.sub(BETWEEN, shown(whole.text(key))).strip() for key in ("authorsnote", "anotetemplate")
+    memory, note, template = (
+        shown(whole.text(key)).strip() for key in ("memory", "authorsnote", "anotetemplate")
     )
-    settings.author_note = (template.replace("<|>", note) if "<|>" in template else note) if note else None
-    entries = read_entries(whole, "worldinfo", kobold_entry)
+    settings.memory = memory or None
+    if note:
+        settings.author_note = template.replace("<|>", note) if "<|>" in template else note
+    entries = [read_entry(entry, place) for place, entry in whole.members("worldinfo")]
     for entry in entries:
-        entry.text = _TURN.sub(BETWEEN, shown(entry.text)).strip()
+        entry.text = shown(entry.text).strip()
     add_lore(draft, [entry for entry in entries if entry.text or entry.keys])
     return draft
-
-
-def _apart(before: str, text: str) -> str:
-    """Return the text with as many line breaks in front as make a blank line after ``before``."""
-    there = len(before) - len(before.rstrip("\n")) + len(text) - len(text.lstrip("\n"))
-    return BETWEEN[: max(len(BETWEEN) - there, 0)] + text if before else text
 
 
 # -- SillyTavern's chats ------------------------------------------------------------------------------
@@ -287,34 +245,31 @@ def read_tavern_chat(document: Document) -> StoryDraft:
     values = document.value.values() if document.kind == "jsonl" else [document.value]
     messages, grower = [Fields(value) for value in values], Grower()
     end, hidden_end = grower.root, None
-    person, characters, hidden = "", list[str](), 0
+    person, characters, hidden = "", dict[str, None](), 0
     head = messages.pop(0) if messages[0].raw("mes") is None and messages[0].raw("is_user") is None else None
     for message in messages:
         text = _tavern_text(message.raw("mes"))
         if text is None:
             continue
-        speaker, is_user = message.text("name"), message.flag("is_user")
-        tags = [" ".join(re.split(r"[,\s]+", speaker)).strip()] if speaker.strip(", \n") else []
-        is_hidden = message.flag("is_system")
+        speaker, is_user, is_hidden = message.text("name"), message.flag("is_user"), message.flag("is_system")
+        name = " ".join(re.split(r"[,\s]+", speaker)).strip()
+        tags = ("hidden",) * is_hidden + ((name,) if name else ())
         above = (hidden_end or end) if is_hidden else end
         shown, takes, edited = _tavern_takes(message, text)
-        for index, (take, created, model) in enumerate(takes):
-            node = DraftNode(
-                "",
-                text=(BETWEEN if above is not grower.root else "") + take,
-                author="writer" if is_user else "edited" if index == shown and edited else "model",
-                marks=Marks(tags=tuple(["hidden", *tags] if is_hidden else tags)),
-                created=created,
-                generation=Generation(model=model) if model else None,
-            )
+        for index, (take, info) in enumerate(takes):
+            author: Author = "writer" if is_user else "edited" if index == shown and edited else "model"
+            take = take if above is grower.root else BETWEEN + take
+            node = DraftNode("", text=take, author=author, marks=Marks(tags=tags))
+            node.created = read_time(info.get("send_date"))
+            node.generation = _made_by(as_object(info.get("extra")).get("model"))
             grower.add(above, node)
             if index == shown:
                 end, hidden_end = (end, node) if is_hidden else (node, None)
         hidden += is_hidden
         if is_user:
             person = person or speaker
-        elif speaker and not is_hidden and speaker not in characters:
-            characters.append(speaker)
+        elif speaker and not is_hidden:
+            characters[speaker] = None
     draft = grower.draft(end)
     if head is not None:
         names = [head.text(key).removeprefix("unused") for key in ("character_name", "user_name")]
@@ -323,7 +278,7 @@ def read_tavern_chat(document: Document) -> StoryDraft:
         about = head.inner("chat_metadata")
         draft.root.settings.author_note = about.text("note_prompt") or None
         draft.root.settings.author_note_depth = about.integer("note_depth")
-    draft.title = draft.title or ", ".join(characters[:3])
+    draft.title = draft.title or ", ".join(list(characters)[:3])
     draft.byline = draft.byline or person
     if hidden:
         words = "message stands" if hidden == 1 else "messages stand"
@@ -337,28 +292,17 @@ def _tavern_text(value: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-_Take = tuple[str, float | None, str]
-"""Text, time and model."""
-
-
-def _tavern_takes(message: Fields, text: str) -> tuple[int, list[_Take], bool]:
-    """Return which take was shown, all of them, and whether it is none of the swipes: then it was edited."""
+def _tavern_takes(message: Fields, text: str) -> tuple[int, list[tuple[str, JsonObject]], bool]:
+    """Return which take was shown, all of them with what is said of each, and whether it was edited."""
     infos = as_list(message.raw("swipe_info"))
-    own = (
-        text,
-        read_time(message.raw("send_date")),
-        str(as_object(message.raw("extra")).get("model") or ""),
-    )
-    takes: list[_Take] = []
+    takes: list[tuple[str, JsonObject]] = []
     for index, value in enumerate(as_list(message.raw("swipes"))):
-        swipe, info = _tavern_text(value), as_object(infos[index] if index < len(infos) else None)
-        if swipe is not None:
-            model = str(as_object(info.get("extra")).get("model") or "")
-            takes.append((swipe, read_time(info.get("send_date")), model))
+        if (swipe := _tavern_text(value)) is not None:
+            takes.append((swipe, as_object(infos[index] if index < len(infos) else None)))
     same = [index for index, take in enumerate(takes) if take[0] == text]
     swiped = message.integer("swipe_id")
     shown = swiped if swiped in same else same[0] if same else min(max(swiped or 0, 0), len(takes))
-    takes[shown : shown + bool(same)] = [own]
+    takes[shown : shown + bool(same)] = [(text, message.all)]
     return shown, takes, len(takes) > 1 and not same
 
 
@@ -393,11 +337,10 @@ def read_conversations(document: Document) -> StoryDraft:
             above[key] = parent_id
             if text:
                 words = text if parent_id == top_id else BETWEEN + text
-                node_id = f"{place + 1}-{key}"
-                node = DraftNode(node_id, parent_id, 0, words, author, created=created)
-                node.generation = Generation(model=model) if model else None
+                node = DraftNode(f"{place + 1}-{key}", parent_id, 0, words, author, created=created)
+                node.generation = _made_by(model)
                 nodes.append(node)
-                above[key] = last = node_id
+                above[key] = last = node.id
         changed = read_time(chat.raw("updated_at" if of_claude else "update_time")) or 0.0
         if last and changed > newest:
             shown = chat.ident("current_leaf_message_uuid" if of_claude else "current_node") or ""
@@ -408,27 +351,27 @@ def read_conversations(document: Document) -> StoryDraft:
 
 
 _Message = tuple[str, str, Author, str, float | None, str]
+"""Id, parent, author, text, time and model."""
 
 
 def _chatgpt_messages(chat: Fields) -> list[_Message]:
-    """Return (id, parent, author, text, time, model) of each message, parents first."""
+    """Return the messages, parents first."""
     entries = dict(chat.members("mapping"))
     order = [name for name, entry in entries.items() if str(entry.raw("parent")) not in entries]
     found: list[_Message] = []
     for name in order:  # grows while it is walked
-        entry = entries.pop(name, None)
-        if entry is None:
+        if (entry := entries.pop(name, None)) is None:
             continue
         order += [str(child) for child in as_list(entry.raw("children"))]
         fields = entry.inner("message")
-        role, about = as_object(fields.raw("author")).get("role"), as_object(fields.raw("metadata"))
-        parts = as_list(as_object(fields.raw("content")).get("parts"))
-        text = "\n".join(part for part in parts if isinstance(part, str)).strip("\n")
-        hidden = about.get("is_visually_hidden_from_conversation") or role not in ("user", "assistant")
+        role, about = fields.inner("author").text("role"), fields.inner("metadata")
+        text = "\n".join(fields.inner("content").texts("parts")).strip("\n")
+        if role not in ("user", "assistant") or about.flag("is_visually_hidden_from_conversation"):
+            text = ""
         author: Author = "writer" if role == "user" else "model"
-        model = str(about.get("model_slug") or "") if author == "model" else ""
-        created = read_time(fields.raw("create_time"))
-        found.append((name, str(entry.raw("parent")), author, "" if hidden else text, created, model))
+        model = about.text("model_slug") if author == "model" else ""
+        parent, created = str(entry.raw("parent")), read_time(fields.raw("create_time"))
+        found.append((name, parent, author, text, created, model))
     return found
 
 
@@ -438,15 +381,11 @@ def _claude_messages(chat: Fields) -> list[_Message]:
     last = ""
     for message in chat.objects("chat_messages"):
         key = message.ident("uuid") or f"m{len(found)}"
-        parts = [as_object(part) for part in as_list(message.raw("content"))]
-        text = "\n\n".join(
-            str(part.get("text")) for part in parts if part.get("type") == "text" and part.get("text")
-        )
+        parts = (part.text("text") for part in message.objects("content") if part.text("type") == "text")
+        text = (BETWEEN.join(filter(None, parts)) or message.text("text")).strip("\n")
         author: Author = "writer" if message.raw("sender") == "human" else "model"
         parent = message.ident("parent_message_uuid")
-        text = (text or message.text("text")).strip("\n")
-        found.append(
-            (key, last if parent is None else parent, author, text, read_time(message.raw("created_at")), "")
-        )
+        created = read_time(message.raw("created_at"))
+        found.append((key, last if parent is None else parent, author, text, created, ""))
         last = key
     return found

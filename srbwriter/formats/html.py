@@ -143,11 +143,6 @@ class _Page(HTMLParser):
         else:
             self._begin(tag, given)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in _VOID:
-            self.handle_endtag(tag)
-
     def handle_endtag(self, tag: str) -> None:
         if self._hidden:
             self._depth -= tag == self._hidden
@@ -167,12 +162,8 @@ class _Page(HTMLParser):
         elif self._in_style:
             self._rules = [*self._rules, *style_rules(data)]
         elif not self._hidden:
-            tags = {each.tag for each in self._open[-3:]}
-            if {
-                "a",
-                "sup",
-            } <= tags and data.strip().isdigit():  # a note's number, glued to the word before it
-                data = f"[{data.strip()}]"
+            if {"a", "sup"} <= {each.tag for each in self._open[-3:]} and data.strip().isdigit():
+                data = f"[{data.strip()}]"  # a note's number, glued to the word before it
             self._block.append((self._inside.look._replace(text=data), self._inside.exact))
 
     # -- what becomes of it ------------------------------------------------------------------------
@@ -196,46 +187,37 @@ class _Page(HTMLParser):
                 pass
 
     def _begin(self, tag: str, given: dict[str, str]) -> None:
-        kinds = f"{given.get('epub:type', '')} {given.get('role', '')}".split()
+        kinds = set(f"{given.get('epub:type', '')} {given.get('role', '')}".split())
+        name, heading = given.get("id", ""), _HEADING.fullmatch(tag)
         if tag in _BLOCKS:
             self._end_block()
-            heading = _HEADING.fullmatch(tag)
             self._heading = int(heading[1]) if heading and not self._plain else 0
             self._item = self._item or tag == "li"
-        if (title := self._marks.get(given.get("id", ""))) and given.get("id"):
-            self._chapter = title
+        if name and name in self._marks:
+            self._chapter = self._marks[name]
         if tag in ("td", "th"):
             self._document.tell("tables were read cell by cell, a paragraph for each")
         elif tag == "html":
             self.language = given.get("lang") or given.get("xml:lang") or ""
-        elif tag == "a" and not set(kinds).isdisjoint(_REFERENCE):
-            label = self._label(given.get("href", ""))
+        elif tag == "a" and not kinds.isdisjoint(_REFERENCE):
+            note = given.get("href", "").partition("#")[2]
+            label = self._labels.setdefault(note, len(self._labels) + 1)
             self._block.append((Inline(f"[^{label}]"), True))
             self._hidden, self._depth = "a", 1
             return
         self._in_title = tag == "title" and not self.title
         here = self._inside
-        note = (
-            given.get("id", "")
-            if not set(kinds).isdisjoint(_NOTES) and given.get("id") in self._labels
-            else ""
-        )
-        look = (
-            here.look if not _HEADING.fullmatch(tag) else Inline("")
-        )  # only emphasis inside a heading counts
-        italic, bold = look.emphasis or tag in _EMPHASIS, look.strong or tag in _STRONG
+        note = name if not kinds.isdisjoint(_NOTES) and name in self._labels else here.note
+        if heading:  # only emphasis inside a heading counts
+            self._open.append(_Open(tag, Inline(""), here.exact, note))
+            return
+        italic, bold = here.look.emphasis or tag in _EMPHASIS, here.look.strong or tag in _STRONG
         classes = frozenset(given.get("class", "").split())
         said = [rule[2:] for rule in self._rules if rule.tag in ("*", tag) and rule.classes <= classes]
-        for of_italic, of_bold in (
-            [*said, _said(given.get("style", ""))] if not _HEADING.fullmatch(tag) else ()
-        ):
+        for of_italic, of_bold in [*said, _said(given.get("style", ""))]:
             italic = italic if of_italic is None else of_italic
             bold = bold if of_bold is None else of_bold
-        self._open.append(_Open(tag, Inline("", italic, bold), here.exact or tag == "pre", note or here.note))
-
-    def _label(self, target: str) -> int:
-        """Return the number of the note that a link points to."""
-        return self._labels.setdefault(target.partition("#")[2], len(self._labels) + 1)
+        self._open.append(_Open(tag, Inline("", italic, bold), here.exact or tag == "pre", note))
 
     def _end_block(self) -> None:
         parts, self._block = spaced(self._block), []

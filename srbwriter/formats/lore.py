@@ -10,10 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from srbwriter.formats.draft import Grower, read_time
-from srbwriter.formats.fields import Fields
+from srbwriter.formats.draft import Fields, Grower, read_time
 from srbwriter.formats.opening import PNG, Document, FormatError, parse_json
 from srbwriter.story.model import DraftNode, JsonValue, LoreEntry, Marks, StoryDraft, as_list, as_object
 
@@ -21,11 +20,6 @@ _AT_DEPTH = 4  # SillyTavern's position for "at depth", and its depth for an ent
 _MEMORY = ("description", "personality", "scenario")
 _SLASH = re.compile(r"(?<!\\)/")
 _MACRO = re.compile(r"\{\{char\}\}|<bot>|<char>", re.IGNORECASE)
-_IDLE = {
-    "mes_example": "example messages",
-    "system_prompt": "system prompt",
-    "post_history_instructions": "instructions after the history",
-}
 _CURE = "export the card again as PNG or JSON"
 
 
@@ -38,10 +32,8 @@ def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
     taken = {entry.id for entry in lore}
     mute: list[str] = []
     for entry in entries:
-        known, count = entry.id, 1
         while entry.id in taken:
-            count += 1
-            entry.id = f"{known} ({count})"
+            entry.id = f"{entry.id} ({len(lore) + 1})"
         taken.add(entry.id)
         lore.append(entry)
         if entry.enabled and not entry.constant and not entry.keys:
@@ -53,86 +45,43 @@ def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
         draft.notices.append(f"Switched off, because there are no keys: lorebook {which} {names}.")
 
 
-def read_entries(source: Fields, key: str, read: Callable[[Fields, str], LoreEntry]) -> list[LoreEntry]:
-    """Return the entries in a list or an object; ``read`` gets each with its place or name."""
-    return [read(member, name) for name, member in source.members(key)]
-
-
-def keys_of(entry: Fields, key: str) -> list[str]:
-    """Return keys from a list, or from one text with commas; a regular expression may hold commas."""
-    value = entry.raw(key)
-    if isinstance(value, list):
-        return [text for text in entry.texts(key) if text.strip()]
-    text = entry.text(key).strip()
-    return [text] if text.startswith("/") else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _tavern_entry(entry: Fields, name: str) -> LoreEntry:
-    return LoreEntry(
-        id=entry.ident("uid") or name,
-        name=entry.text("comment"),
-        text=entry.text("content"),
-        keys=keys_of(entry, "key"),
-        enabled=not entry.flag("disable"),
-        constant=entry.flag("constant"),
-        case_sensitive=entry.flag("caseSensitive"),
-        whole_words=entry.flag("matchWholeWords"),
-        depth=_depth(entry),
-        order=entry.integer("order") or 0,
-    )
-
-
-def _card_entry(entry: Fields, name: str) -> LoreEntry:
-    case_sensitive, keys, added = (
-        entry.flag("case_sensitive"),
-        keys_of(entry, "keys"),
-        entry.inner("extensions"),
-    )
+def read_entry(entry: Fields, place: str) -> LoreEntry:
+    """Return an entry of a card's book, or of world info of SillyTavern or Kobold."""
+    of_card = entry.raw("keys") is not None
+    case_sensitive = entry.flag("case_sensitive") or entry.flag("caseSensitive")
+    keys = [key.strip() for key in entry.texts("keys") or entry.texts("key") if key.strip()]
+    if (listed := entry.text("keys") or entry.text("key")).strip():  # an expression may hold commas
+        keys = [listed] if listed.startswith("/") else [k.strip() for k in listed.split(",") if k.strip()]
     if entry.flag("use_regex"):
         flags = "" if case_sensitive else "i"
         keys = [key if key.startswith("/") else "/" + _SLASH.sub(r"\/", key) + f"/{flags}" for key in keys]
+    added = entry.inner("extensions") if of_card else entry
+    depth = added.integer("depth")
     return LoreEntry(
-        id=entry.ident("id") or f"card-{name}",
+        id=entry.ident("id") or entry.ident("uid") or (f"card-{place}" if of_card else place),
         name=entry.text("name") or entry.text("comment"),
         text=entry.text("content"),
         keys=keys,
-        enabled=entry.flag("enabled", True),
+        enabled=entry.flag("enabled", not (entry.flag("disable") or entry.flag("widisabled"))),
         constant=entry.flag("constant"),
         case_sensitive=case_sensitive or added.flag("case_sensitive"),
-        whole_words=added.flag("match_whole_words"),
-        depth=_depth(added),
-        order=entry.integer("insertion_order") or 0,
+        whole_words=added.flag("match_whole_words") or added.flag("matchWholeWords"),
+        depth=None if added.integer("position") != _AT_DEPTH else _AT_DEPTH if depth is None else depth,
+        order=entry.integer("insertion_order") or entry.integer("order") or 0,
     )
 
 
-def kobold_entry(entry: Fields, name: str) -> LoreEntry:
-    return LoreEntry(
-        id=entry.ident("uid") or name,
-        name=entry.text("comment"),
-        text=entry.text("content"),
-        keys=keys_of(entry, "key"),
-        enabled=not entry.flag("widisabled"),
-        constant=entry.flag("constant"),
-    )
-
-
-def _depth(entry: Fields) -> int | None:
-    """Return the depth of an entry that is placed at one; None for other positions."""
-    depth = entry.integer("depth")
-    return None if entry.integer("position") != _AT_DEPTH else _AT_DEPTH if depth is None else depth
-
-
-# -- files that hold nothing else ---------------------------------------------------------------------
+def _add_book(draft: StoryDraft, book: Fields) -> None:
+    budget = book.integer("token_budget")
+    draft.root.settings.lore_budget = budget if budget and budget > 0 else None
+    add_lore(draft, (read_entry(entry, place) for place, entry in book.members("entries")))
 
 
 def is_world_info(document: Document) -> bool:
     entries = document.object.get("entries")
-    if isinstance(entries, dict):
-        return not entries or any(
-            {"key", "content"} & set(as_object(each)) for each in as_object(entries).values()
-        )
-    book = any({"keys", "content"} <= set(as_object(each)) for each in as_list(entries))
-    return book or document.object.get("spec") == "lorebook_v3"
+    members = list(as_object(entries).values()) or as_list(entries)
+    known = any("content" in as_object(each) and {"key", "keys"} & set(as_object(each)) for each in members)
+    return known or entries == {} or document.object.get("spec") == "lorebook_v3"
 
 
 def read_world_info(document: Document) -> StoryDraft:
@@ -142,13 +91,6 @@ def read_world_info(document: Document) -> StoryDraft:
     draft = Grower().draft(title=book.text("name"))
     _add_book(draft, book)
     return draft
-
-
-def _add_book(draft: StoryDraft, book: Fields) -> None:
-    budget = book.integer("token_budget")
-    draft.root.settings.lore_budget = budget if budget and budget > 0 else None
-    read = _tavern_entry if isinstance(book.raw("entries"), dict) else _card_entry
-    add_lore(draft, read_entries(book, "entries", read))
 
 
 # -- character cards ----------------------------------------------------------------------------------
@@ -186,22 +128,18 @@ def read_card(document: Document) -> StoryDraft:
     for text in filter(None, card.texts("group_only_greetings")):
         grower.add(grower.root, DraftNode("", text=named(text), marks=Marks(tags=("group",))))
     draft = grower.draft(current, card.text("name"))
-    settings = draft.root.settings
     draft.byline = card.text("creator")
-    draft.created, draft.modified = (
-        read_time(card.raw(f"{what}_date")) for what in ("creation", "modification")
-    )
+    draft.created = read_time(card.raw("creation_date"))
+    draft.modified = read_time(card.raw("modification_date"))
+    settings = draft.root.settings
     settings.memory = "\n\n".join(filter(None, (named(card.text(field)) for field in _MEMORY))) or None
-    tags = tuple(tag for tag in card.texts("tags") if tag.strip() and "\n" not in tag)
-    draft.root.mark(note=card.text("creator_notes"), tags=tags)
+    draft.root.mark(note=card.text("creator_notes"), tags=card.tags())
     depth_prompt = card.inner("extensions").inner("depth_prompt")
     if prompt := depth_prompt.text("prompt"):
         settings.author_note, settings.author_note_depth = named(prompt), depth_prompt.integer("depth")
     _add_book(draft, card.inner("character_book"))
     for entry in settings.lore:
         entry.text = named(entry.text)
-    if idle := [words for field, words in _IDLE.items() if card.raw(field)]:
-        document.tell(f"Not used: the card's {', '.join(idle)}.")
     return draft
 
 

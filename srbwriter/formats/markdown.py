@@ -10,11 +10,10 @@ from typing import Any, cast
 
 import yaml
 
-from srbwriter.formats.blocks import heading_starts, path_text, plain_title
+from srbwriter.formats.blocks import heading_starts
 from srbwriter.formats.draft import Grower, read_time, write_time
 from srbwriter.formats.opening import Document, unix_lines
-from srbwriter.story.headings import heading_line
-from srbwriter.story.model import DraftNode, JsonObject, JsonValue, Marks, StoryDraft, as_list, as_object
+from srbwriter.story.model import DraftNode, JsonObject, JsonValue, StoryDraft, as_list, as_object
 from srbwriter.story.words import well_formed
 
 _yaml = cast(Any, yaml)  # its types are half known
@@ -43,7 +42,7 @@ def read_text(document: Document) -> StoryDraft:
 
 
 def write_text(draft: StoryDraft) -> bytes:
-    return path_text(draft).encode("utf-8", "replace")
+    return draft.text.encode("utf-8", "replace")
 
 
 def is_markdown(document: Document) -> bool:
@@ -51,53 +50,42 @@ def is_markdown(document: Document) -> bool:
         return False
     text = unix_lines(document.text)
     try:
-        front, _ = split_front_matter(text)
+        return split_front_matter(text)[0] is not None or bool(heading_starts(text))
     except NotYaml:
         return True
-    return front is not None or bool(heading_starts(text))
 
 
 def read_markdown(document: Document) -> StoryDraft:
     """A node for the text before the first heading, and one for each heading with what follows it."""
     text = unix_lines(document.text)
-    front: JsonObject = {}
+    front: JsonObject | None = {}
     try:
-        found, text = split_front_matter(text)
-        front = found or {}
+        front, text = split_front_matter(text)
     except NotYaml as error:
-        document.tell(
-            f"what stands between the first dashes is not YAML and became part of the text ({error})"
-        )
+        words = "what stands between the first dashes is not YAML and became part of the text"
+        document.tell(f"{words} ({error})")
     grower = Grower()
     here = grower.root
     edges = [0, *heading_starts(text), len(text)]
     for low, high in zip(edges, edges[1:], strict=False):
         if high > low:
-            heading = heading_line(text, low)
-            title = plain_title(heading[1]) if heading else ""
-            marks = Marks(chapter=heading is not None, title=title)
-            here = grower.add(here, DraftNode("", text=text[low:high], marks=marks))
+            here = grower.add(here, DraftNode("", text=text[low:high]))
     draft = grower.draft(here)
-    said = {name: _first(front, name, keys) for name, keys in _NAMES.items()}
+    said = {
+        name: next(filter(None, (_words_of((front or {}).get(key)) for key in keys)), "")
+        for name, keys in _NAMES.items()
+    }
     draft.title, draft.byline, draft.language = said["title"], said["author"], said["lang"]
     draft.modified = read_time(said["date"])
     return draft
-
-
-def _first(front: JsonObject, name: str, keys: tuple[str, ...]) -> str:
-    for key in keys:
-        words = _words_of(front.get(key))
-        if read_time(words) is not None if name == "date" else words or front.get(key) == "":
-            return words
-    return ""
 
 
 def write_markdown(draft: StoryDraft) -> bytes:
     date = write_time(draft.modified) if draft.modified is not None else ""
     front = {"title": draft.title, "author": draft.byline, "lang": draft.language, "date": date}
     fields: JsonObject = {name: words for name, words in front.items() if words}
-    text = path_text(draft)
-    fields["words"] = len(draft.text.split())
+    text = draft.text
+    fields["words"] = len(text.split())
     layout: dict[str, Any] = {"allow_unicode": True, "sort_keys": False, "width": float("inf")}
     head = cast(str, _yaml.safe_dump(fields, **layout))
     return f"---\n{head}---\n{text}".encode("utf-8", "replace")
@@ -111,14 +99,10 @@ def split_front_matter(text: str) -> tuple[JsonObject | None, str]:
     found = _FENCED.match(text)
     if found is None or not _KEY.match(found[1]):
         return None, text
-    try:
-        value = _yaml.load(found[1], _yaml.BaseLoader)  # every plain value is text
-    except RecursionError as error:
-        raise NotYaml("it is nested too deeply") from error
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 2}: " if mark is not None else ""  # the dashes are line 1
-        raise NotYaml(where + str(getattr(error, "problem", None) or error)) from error
+    try:  # every plain value is text, and the dashes are line 1
+        value = _yaml.load("\n" + found[1], _yaml.BaseLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NotYaml(" ".join(str(error).split())[:200]) from error
     if not isinstance(value, dict):
         raise NotYaml("it is no list of keys with values")
     return as_object(value), text[found.end() :]
@@ -126,11 +110,6 @@ def split_front_matter(text: str) -> tuple[JsonObject | None, str]:
 
 def _words_of(value: JsonValue) -> str:
     """Return a value as text: of a list its texts, of a mapping what it calls its name."""
-    if isinstance(value, list):
-        return ", ".join(filter(None, (_name_of(each) for each in as_list(value))))
-    return _name_of(value)
-
-
-def _name_of(value: JsonValue) -> str:
-    name = as_object(value).get("name") if isinstance(value, dict) else value
-    return well_formed(name) if isinstance(name, str) and name not in ("null", "~") else ""
+    names = [as_object(each).get("name", each) for each in (as_list(value) or [value])]
+    words = (well_formed(name) for name in names if isinstance(name, str))
+    return ", ".join(name for name in words if name not in ("", "null", "~"))

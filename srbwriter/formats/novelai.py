@@ -10,9 +10,8 @@ from __future__ import annotations
 import base64
 from typing import Any, cast
 
-from srbwriter.formats.draft import Grower, read_time
-from srbwriter.formats.fields import Fields
-from srbwriter.formats.lore import add_lore, read_entries
+from srbwriter.formats.draft import Fields, Grower, read_time
+from srbwriter.formats.lore import add_lore
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.model import DraftNode, LoreEntry, StoryDraft, as_list, as_object
 from srbwriter.story.words import well_formed
@@ -39,14 +38,12 @@ def read_story(document: Document) -> StoryDraft:
             text = _document_text(packed, document)
         except Exception as error:  # msgpack's own errors have no class in common
             problem = str(error) or type(error).__name__
-    text = text or _fragments_text(content.inner("story"))
+    story = content.inner("story")  # of older versions, as a whole or in fragments
+    text = text or story.text("text") or "".join(each.text("data") for each in story.objects("fragments"))
     if packed is not None and not text:
         document.tell(_ENCODED.format(problem))
-    grower = Grower()
-    end = grower.add(grower.root, DraftNode("", text=text)) if text else None
-    draft = grower.draft(end, about.text("title"))
+    draft = _draft(DraftNode("", text=text), about, content)
     draft.created, draft.modified = read_time(about.raw("createdAt")), read_time(about.raw("lastUpdatedAt"))
-    _describe(draft, about, content)
     return draft
 
 
@@ -56,16 +53,13 @@ def is_scenario(document: Document) -> bool:
 
 def read_scenario(document: Document) -> StoryDraft:
     """The prompt is the text, and places to fill in (``${name}``) stay in it."""
-    whole, grower = Fields(document.object), Grower()
+    whole = Fields(document.object)
     prompt = whole.text("prompt")
-    end = grower.add(grower.root, DraftNode("", text=prompt, author="writer")) if prompt else None
-    draft = grower.draft(end, whole.text("title"))
+    draft = _draft(DraftNode("", text=prompt, author="writer"), whole, whole)
     draft.byline = whole.text("author")
-    _describe(draft, whole, whole)
     if "${" in prompt:
-        document.tell(
-            "This scenario has places to fill in, such as ${name}; they stand in the text as they are"
-        )
+        words = "This scenario has places to fill in, such as ${name}; they stand in the text as they are"
+        document.tell(words)
     return draft
 
 
@@ -79,48 +73,47 @@ def read_lorebook(document: Document) -> StoryDraft:
     return draft
 
 
-def _describe(draft: StoryDraft, about: Fields, content: Fields) -> None:
-    """Add note, tags, memory (which is first in the context), author's note (second) and lorebook."""
-    tags = tuple(tag for tag in about.texts("tags") if tag.strip() and "\n" not in tag)
-    draft.root.mark(note=about.text("description"), tags=tags)
+def _draft(text: DraftNode, about: Fields, content: Fields) -> StoryDraft:
+    """Return a story of one text with memory (first in the context), author's note (second) and lorebook."""
+    grower = Grower()
+    draft = grower.draft(grower.add(grower.root, text) if text.text else None, about.text("title"))
+    draft.root.mark(note=about.text("description"), tags=about.tags())
     settings = draft.root.settings
     for place, part in content.members("context"):
         config = part.inner("contextConfig")
-        text, prefix, suffix = part.text("text"), config.text("prefix"), config.text("suffix")
-        whole = (
-            f"{prefix if prefix.strip() else ''}{text}{suffix if suffix.strip() else ''}" if text else None
-        )
+        around = [words if words.strip() else "" for words in (config.text("prefix"), config.text("suffix"))]
+        whole = part.text("text").join(around) if part.text("text") else None
         if place == "0":
             settings.memory = whole
         elif place == "1" and whole:
             settings.author_note, settings.author_note_depth = whole, _depth(config)
     _add_lorebook(draft, content.inner("lorebook"))
+    return draft
 
 
 def _add_lorebook(draft: StoryDraft, lorebook: Fields) -> None:
     """Add the entries; those of a category that is switched off are off, too."""
-    categories = map(as_object, as_list(lorebook.raw("categories")))
-    off = [category.get("id") for category in categories if category.get("enabled") is False]
-
-    def read(entry: Fields, place: str) -> LoreEntry:
+    off = [each.ident("id") for each in lorebook.objects("categories") if not each.flag("enabled", True)]
+    entries: list[LoreEntry] = []
+    for place, entry in lorebook.members("entries"):
         config = entry.inner("contextConfig")
-        budget, category = config.raw("tokenBudget"), entry.raw("category")
-        return LoreEntry(
-            id=entry.ident("id") or f"novelai-{place}",
-            name=entry.text("displayName"),
-            text=config.text("prefix") + entry.text("text") + config.text("suffix"),
-            keys=entry.texts("keys"),
-            enabled=entry.flag("enabled", True) and not (isinstance(category, str) and category in off),
-            constant=entry.flag("forceActivation"),
-            depth=_depth(config),
-            scan_depth=entry.integer("searchRange"),
-            token_budget=int(budget)
-            if type(budget) in (int, float) and 1 < budget < 2**31
-            else None,  # else a share
-            order=config.integer("budgetPriority") or 0,
+        budget = config.raw("tokenBudget")
+        whole = type(budget) in (int, float) and 1 < budget < 2**31  # else a share of the context
+        entries.append(
+            LoreEntry(
+                id=entry.ident("id") or f"novelai-{place}",
+                name=entry.text("displayName"),
+                text=config.text("prefix") + entry.text("text") + config.text("suffix"),
+                keys=entry.texts("keys"),
+                enabled=entry.flag("enabled", True) and (entry.text("category") or None) not in off,
+                constant=entry.flag("forceActivation"),
+                depth=_depth(config),
+                scan_depth=entry.integer("searchRange"),
+                token_budget=int(budget) if whole else None,
+                order=config.integer("budgetPriority") or 0,
+            )
         )
-
-    add_lore(draft, read_entries(lorebook, "entries", read))
+    add_lore(draft, entries)
 
 
 def _depth(config: Fields) -> int | None:
@@ -130,11 +123,6 @@ def _depth(config: Fields) -> int | None:
 
 
 # -- text ---------------------------------------------------------------------------------------------
-
-
-def _fragments_text(story: Fields) -> str:
-    """Return the text as a whole, or of the fragments of older stories."""
-    return story.text("text") or "".join(fragment.text("data") for fragment in story.objects("fragments"))
 
 
 def _document_text(packed: Any, document: Document) -> str:

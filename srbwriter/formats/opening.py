@@ -1,7 +1,7 @@
 """Opens the bytes of a file as a picture, an archive, RTF, JSON or text, or says in words why not.
 
 An encoding that is not UTF is never guessed, because a wrong guess puts wrong letters into a story: the error
-names the likely one and the option that sets it.
+names the option that sets it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import zipfile
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -38,29 +38,18 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_OTHERS = ("cp1251", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1253", "cp1255", "cp1256")
-_TEXT_CONTROLS = frozenset(b"\t\n\x0c\r\x1a\x1b")
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
-_REFUSED = (
-    (b"SQLite format 3\0", "is a database", "if it is a story, open it; it needs no import"),
-    (b"%PDF-", "is a PDF, which has places of letters and no text", "import what it was made from"),
-    (
-        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        "is an old Word file (.doc), or one with a password",
-        "save it as .docx, without a password",
+_UNPACK = "is compressed, or an archive", "unpack it, and import what is in it"
+_REFUSED = {
+    b"SQLite format 3\0": ("is a database", "if it is a story, open it; it needs no import"),
+    b"%PDF-": ("is a PDF, which has places of letters and no text", "import what it was made from"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        "is an old Word file (.doc), or one with a password", "save it as .docx, without a password",
     ),
-    *(
-        (magic, "is compressed, or an archive", "unpack it, and import what is in it")
-        for magic in (
-            b"\x1f\x8b",
-            b"BZh",
-            b"\xfd7zXZ\0",
-            b"\x28\xb5\x2f\xfd",
-            b"7z\xbc\xaf\x27\x1c",
-            b"Rar!\x1a\x07",
-        )
-    ),
-)
+    b"\x1f\x8b": _UNPACK, b"BZh": _UNPACK, b"\xfd7zXZ\0": _UNPACK, b"\x28\xb5\x2f\xfd": _UNPACK,
+    b"7z\xbc\xaf\x27\x1c": _UNPACK, b"Rar!\x1a\x07": _UNPACK,
+}  # fmt: skip
+"""Files that are known and not read, by their first bytes: what they are, and what to do."""
 
 
 class FormatError(ValueError):
@@ -145,42 +134,35 @@ def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool =
     """Find out what the bytes are; ``encoding`` is that of a text not in UTF. Raises FormatError."""
     if as_text:
         return Document(name, data, "text", decode(data, name, encoding))
-    _refuse_bytes(data, name)
+    if not data:
+        raise NotForUs(name, "is empty", "there is nothing to import")
+    for magic, (problem, cure) in _REFUSED.items():
+        if data.startswith(magic):
+            raise NotForUs(name, problem, cure)
+    if data[60:68] == b"BOOKMOBI":
+        raise NotForUs(name, "is a Kindle book", _WORDS_ONLY)
     if not encoding and data.startswith(PNG):
         return Document(name, data, "png")
     if not encoding and data.startswith(b"PK\x03\x04"):
         return _open_zip(data, name)
     if not encoding and data.startswith(b"{\\rtf"):
         return Document(name, data, "rtf")
-    text = decode(data, name, encoding)
-    document = Document(name, data, "text", text)
+    document = Document(name, data, "text", decode(data, name, encoding))
+    text = document.text
+    head = text[:4_000].lstrip() or text.lstrip()[:1]
     if (lines := _json_lines(document)) is not None:
         document.kind, document.value = "jsonl", lines
     elif _may_be_json(text):
-        document.kind, document.value = "json", _whole_json(text, name)
-    else:
-        _refuse_text(document)
-    return document
-
-
-def _refuse_bytes(data: bytes, name: str) -> None:
-    if not data:
-        raise NotForUs(name, "is empty", "there is nothing to import")
-    for magic, problem, cure in _REFUSED:
-        if data.startswith(magic):
-            raise NotForUs(name, problem, cure)
-    if data[60:68] == b"BOOKMOBI":
-        raise NotForUs(name, "is a Kindle book", _WORDS_ONLY)
-
-
-def _refuse_text(document: Document) -> None:
-    """Refuse a text without words, and XML of other programs, which would come in as its source."""
-    head = document.text[:4_000].lstrip()
-    if not head and not document.text.strip():
-        raise NotForUs(document.name, "holds nothing but white space", "there is nothing to import")
-    if head.startswith("<?xml") and not re.search(r"<html\b", head, re.IGNORECASE):
+        try:
+            document.kind, document.value = "json", parse_json(text, name)
+        except FormatError as error:
+            raise FormatError(name, error.place, f"{error.expected} — if it is a text, {AS_TEXT}") from error
+    elif not head:
+        raise NotForUs(name, "holds nothing but white space", "there is nothing to import")
+    elif head.startswith("<?xml") and not re.search(r"<html\b", head, re.IGNORECASE):
         problem = "is XML of a program that is not known here"
-        raise NotForUs(document.name, problem, f"{_WORDS_ONLY}; {AS_TEXT}")
+        raise NotForUs(name, problem, f"{_WORDS_ONLY}; {AS_TEXT}")
+    return document
 
 
 def refuse_unknown(document: Document) -> NoReturn:
@@ -207,7 +189,7 @@ def _open_zip(data: bytes, name: str) -> Document:
     return Document(name, data, "zip", names=names, mimetype=mimetype.decode("latin-1").strip())
 
 
-# -- text ---------------------------------------------------------------------------------------------
+# -- text and JSON ------------------------------------------------------------------------------------
 
 
 def decode(data: bytes, name: str, encoding: str = "") -> str:
@@ -215,47 +197,16 @@ def decode(data: bytes, name: str, encoding: str = "") -> str:
     known, start = next(((of, len(bom)) for bom, of in _BOMS if data.startswith(bom)), ("utf-8", 0))
     try:
         text = data.decode(encoding).removeprefix("\ufeff") if encoding else data[start:].decode(known)
+        if "\0" not in text:
+            return text
+        at, problem = data.index(b"\0"), "has zeros in it, and no text has"
     except UnicodeDecodeError as error:
-        if encoding:
-            raise FormatError(
-                name, f"byte {error.start}", f"a text in {encoding}, as you named it"
-            ) from error
-        raise _other_encoding(data, name, start + error.start) from error
+        at, problem = start + error.start, f"is no text in {encoding or 'UTF-8'}"
     except LookupError as error:
         cure = "name one that Python knows, such as cp1252, latin-1, utf-16, koi8-r, shift_jis or big5"
         raise NotForUs(name, f"was not read: {encoding} is no encoding of text", cure) from error
-    if "\0" in text:
-        at = data.index(b"\0")
-        words = f"a text in {encoding}, as you named it"
-        raise FormatError(name, f"byte {at}", words) if encoding else _other_encoding(data, name, at)
-    return text
-
-
-def _other_encoding(data: bytes, name: str, at: int) -> FormatError:
-    """Return the error for a text that is not in UTF, which says what it may be in."""
-    start = data[: 1 << 16]
-    if start.count(0) > len(start) * 0.3:  # UTF-16 without its mark has a zero beside every Latin letter
-        likely = "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
-        start = start.decode(likely, "ignore").encode()
-    elif data[at] == 0 and not _is_binary(start):
-        problem = f"has zeros in it (the first is byte {at}), and no text has"
-        return NotForUs(name, problem, "take them out: tr -d '\\0' < OLD > NEW", f"byte {at}")
-    elif sum(byte > 127 for byte in start) < len(start) * 0.3:
-        likely = "cp1252"
-    else:  # most letters are no Latin ones
-        from charset_normalizer import from_bytes  # only needed for this message
-
-        best = from_bytes(start, cp_isolation=list(_OTHERS)).best()
-        likely = best.encoding.replace("_", "-") if best is not None else "cp1252"
-    if _is_binary(start):
-        return FormatError(name, f"byte {at}", "a text in UTF-8, JSON, or a PNG card")
-    problem = f"is not in UTF-8 (byte {at}) and reads like {likely.upper()}"
-    return NotForUs(name, problem, f"`srbwriter import --encoding {likely}` reads it", f"byte {at}")
-
-
-def _is_binary(data: bytes) -> bool:
-    """Whether there are control characters, zeros apart, that no text has."""
-    return sum(0 < byte < 32 and byte not in _TEXT_CONTROLS for byte in data) > len(data) // 200
+    cure = "if it is a text, name its encoding: `srbwriter import --encoding cp1252` (Western), utf-16-le …"
+    raise NotForUs(name, f"{problem} (byte {at})", cure, f"byte {at}")
 
 
 def unix_lines(text: str) -> str:
@@ -263,11 +214,8 @@ def unix_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# -- JSON ---------------------------------------------------------------------------------------------
-
-
 def parse_json(text: str, name: str, place: str = "") -> Any:
-    """Return JSON of any depth. Raises FormatError with line and column.
+    """Return the JSON in a text. Raises FormatError with line and column.
 
     Half surrogates, which JavaScript writes when it cuts a string inside an emoji, become U+FFFD.
     """
@@ -275,13 +223,11 @@ def parse_json(text: str, name: str, place: str = "") -> Any:
         text = re.sub(r"\\\\|(?:\\u[dD][89a-fA-F][0-9a-fA-F]{2})+", _mend_escapes, text)
     try:
         return json.loads(text)
-    except RecursionError:
-        return _parse_deep(text, name, place)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise FormatError(name, f"{place}, {where}" if place else where, f"JSON ({error.msg})") from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise FormatError(name, place or "the file", f"JSON with numbers of a sane size ({error})") from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, or a tree too deep
+        raise FormatError(name, place or "the file", f"JSON of a sane size ({error})") from error
 
 
 def _mend_escapes(found: re.Match[str]) -> str:
@@ -291,32 +237,10 @@ def _mend_escapes(found: re.Match[str]) -> str:
     return json.dumps(well_formed(units.decode("utf-16-be", "surrogatepass")))[1:-1]
 
 
-def _parse_deep(text: str, name: str, place: str) -> Any:
-    """Like ``json.loads`` but not by recursion: a tree may be nested as deep as a novel is long."""
-    import ijson
-
-    library = cast(Any, ijson)  # has no types
-    builder = library.ObjectBuilder()
-    try:
-        for event, value in library.basic_parse(text.encode("utf-8", "replace"), use_float=True):
-            builder.event(event, value)
-    except library.JSONError as error:
-        raise FormatError(name, place or "the file", f"JSON ({str(error).splitlines()[0]})") from error
-    return builder.value
-
-
-def _whole_json(text: str, name: str) -> Any:
-    try:
-        return parse_json(text, name)
-    except FormatError as error:
-        raise FormatError(name, error.place, f"{error.expected} — if it is a text, {AS_TEXT}") from error
-
-
 def _may_be_json(text: str) -> bool:
     """Whether a text can only be meant as JSON; ``[[a page]]`` is one of Markdown."""
-    return bool(re.match(r'\s*(\{\s*("|\})|\[\s*\{)', text)) or (
-        text.lstrip().startswith("[") and _is_json(text)
-    )
+    listed = text.lstrip().startswith("[") and _is_json(text)
+    return listed or bool(re.match(r'\s*(\{\s*("|\})|\[\s*\{)', text))
 
 
 def _is_json(text: str) -> bool:
@@ -333,11 +257,11 @@ def _json_lines(document: Document) -> dict[int, JsonObject] | None:
     A line that is no object, such as one cut off where a program was killed, is left out with a notice.
     """
     lines = [(number, line) for number, line in enumerate(document.text.split("\n"), 1) if line.strip()]
-    if len(lines) < 2:
+    if len(lines) < 2 or not any(line.strip()[-1:] == "}" and _is_json(line) for _, line in lines[:2]):
         return None
-    first, second = (line.strip()[-1:] == "}" and _is_json(line) for _, line in lines[:2])
-    rest_fits = all(line.lstrip().startswith("{") for _, line in lines[1:])
-    if not (first or (second and rest_fits and not _is_json(document.text))):
+    if not _is_json(lines[0][1]) and (
+        _is_json(document.text) or not all(line.lstrip().startswith("{") for _, line in lines[1:])
+    ):
         return None
     values: dict[int, JsonObject] = {}
     for number, line in lines:

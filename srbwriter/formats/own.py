@@ -1,6 +1,7 @@
 """The program's own JSON: all of a story but its undo history, which belongs to the story file.
 
 Version 2 has what was done on which day, what faces keep, and the numbers of nodes; version 1 is read too.
+In files of versions before 0.6 a chapter may be a mark on a node; it becomes a line of the text.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from functools import cache
 from typing import Any, cast
 
 from srbwriter.formats.opening import Document, FormatError
-from srbwriter.story.model import DraftNode, Span, StoryDraft, as_list, as_object
+from srbwriter.story.headings import heading_line, is_scene_break
+from srbwriter.story.model import DraftNode, JsonObject, Span, StoryDraft, as_list, as_object
+from srbwriter.story.outline import heading_of
 
 NAME = "srbwriter"
 VERSION = 2
@@ -46,15 +49,14 @@ def read_own(document: Document) -> StoryDraft:
     if not isinstance(version, int) or not 1 <= version <= VERSION:
         expected = f"a number from 1 to {VERSION}; a newer program wrote this"
         raise FormatError(document.name, "version", expected)
-    for node in map(as_object, as_list(as_object(document.object.get("story")).get("nodes"))):
-        for record, renamed in (
-            (DraftNode, [node]),
-            (Span, [as_object(run) for run in as_list(node.get("runs"))]),
-        ):
-            for ours, theirs in _NAMES[record].items():
-                for each in renamed:
-                    if theirs in each:
-                        each[ours] = each.pop(theirs)
+    nodes = [as_object(node) for node in as_list(as_object(document.object.get("story")).get("nodes"))]
+    _write_chapters(nodes)
+    spans = [as_object(run) for node in nodes for run in as_list(node.get("runs"))]
+    for record, values in ((DraftNode, nodes), (Span, spans)):
+        for ours, theirs in _NAMES[record].items():
+            for value in values:
+                if theirs in value:
+                    value[ours] = value.pop(theirs)
     try:
         story = msgspec.convert(document.object, _File).story
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -70,6 +72,24 @@ def read_own(document: Document) -> StoryDraft:
         if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
             raise FormatError(document.name, f"story.days.{day}", "a day such as 2024-05-06")
     return story
+
+
+def _write_chapters(nodes: list[JsonObject]) -> None:
+    """Write the heading of each node that is marked as a chapter, unless its words begin with one."""
+    endings: dict[str, str] = {}  # the last characters of the text up to each node
+    for node in nodes:
+        marks, text = as_object(node.get("marks")), str(node.get("text", ""))
+        ending = endings.get(str(node.get("parent_id")), "")
+        if marks.get("chapter"):
+            title, bare = str(marks.pop("title", "")), text.lstrip("\n")
+            said = heading_line(bare) is not None or (not title and is_scene_break(bare.split("\n")[0]))
+            if not said and (title or ending.strip()):
+                blank = "\n\n"[len(ending) - len(ending.rstrip("\n")) :] if ending else ""
+                head = f"{blank}{heading_of(title)}\n\n"
+                if runs := as_list(node.get("runs")):
+                    runs.insert(0, {"text": head, "author": "imported"})
+                node["text"] = text = head + text
+        endings[str(node.get("id"))] = (ending + text)[-2:]
 
 
 def write_own(draft: StoryDraft) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from srbwriter.formats.blocks import Block, block_of, read_blocks
-from srbwriter.formats.documents import BOXES, COMMENTS, FOOTNOTES, HIDDEN, ITEMS, PICTURES, TABLES
+from srbwriter.formats.documents import HIDDEN, PICTURES, TABLES, Reader
 from srbwriter.formats.inline import Inline, join_inlines
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.model import StoryDraft
@@ -65,7 +65,7 @@ def is_rtf(document: Document) -> bool:
 def read_rtf(document: Document) -> StoryDraft:
     if document.kind != "rtf":
         raise FormatError(document.name, "byte 0", "RTF, which begins with {\\rtf")
-    reader = _Reader(document)
+    reader = _Rtf(document)
     draft = read_blocks(reader.blocks(document.data))
     title = " ".join(reader.named["title"].split())
     draft.title, draft.byline = draft.title or title, reader.named["author"].strip()
@@ -103,11 +103,11 @@ class _Text:
     depth: int = 0  # of the group that they are in
 
 
-class _Reader:
+class _Rtf(Reader):
     """Follows the control words; ``_texts[-1]`` is what words go to."""
 
     def __init__(self, document: Document) -> None:
-        self._document = document
+        super().__init__(document)
         self.named = {"title": "", "author": "", "atnauthor": ""}
         self._state = _State()
         self._stack: list[_State] = []
@@ -119,8 +119,6 @@ class _Reader:
         self._styles: dict[int, _Style] = {}
         self._item = self._starred = self._opened = False
         self._rows: list[Inline] = []
-        self._hanging: list[Block] = []  # notes, comments and boxes of the paragraph that is read
-        self._notes = 0
 
     def blocks(self, data: bytes) -> Iterator[Block]:
         text, at = data.decode("latin-1"), 0
@@ -143,7 +141,7 @@ class _Reader:
                 yield from self._follow(word or symbol, None if number is None else int(number))
         self._flush()
         if self._stack:
-            self._document.tell("the file ends in the middle; what there is of it was read")
+            self.document.tell("the file ends in the middle; what there is of it was read")
         while self._stack:
             self._close()
         yield from self._end_paragraph()
@@ -166,17 +164,12 @@ class _Reader:
             parts = _whole_characters(parts)
             words = "".join(part.text for part in parts).strip()
             if to == "footnote":
-                self._notes += 1
-                self._document.tell(FOOTNOTES)
-                self._hanging += block_of("note", parts, self._notes)
-                self._texts[-1].parts.append(Inline(f"[^{self._notes}]"))
-            elif to == "annotation" and words:
-                author, self.named["atnauthor"] = self.named["atnauthor"].strip(), ""
-                self._hanging.append(Block("comment", 0, f"{author}: {words}" if author else words))
-                self._document.tell(COMMENTS)
+                self._texts[-1].parts.append(Inline(self.note(parts)))
+            elif to == "annotation":
+                self.comment(self.named["atnauthor"].strip(), words)
+                self.named["atnauthor"] = ""
             elif words:
-                self._document.tell(BOXES)
-                self._hanging += block_of("paragraph", parts)
+                self.box(block_of("paragraph", parts))
         self._state, self._starred, self._skip, self._opened = self._stack.pop(), False, 0, False
 
     def _begin_group(self, name: str) -> None:
@@ -189,7 +182,7 @@ class _Reader:
             self._item = self._item or name in ("listtext", "pntext")
             self._state.to = "silent"
             if name == "pict":
-                self._document.tell(PICTURES)
+                self.document.tell(PICTURES)
         elif not silent or name in ("title", "author"):
             self._state.to = name
 
@@ -257,7 +250,7 @@ class _Reader:
         try:
             self._code_page = codecs.lookup(name).name
         except LookupError:
-            self._document.tell(
+            self.document.tell(
                 f"the code page {number} is not known; letters in it were read as Western ones"
             )
 
@@ -287,7 +280,7 @@ class _Reader:
         elif state.to in _NO_TEXT:
             return
         elif state.hidden:
-            self._document.tell(HIDDEN)
+            self.document.tell(HIDDEN)
         else:
             self._texts[-1].parts.append(Inline(text, state.emphasis, state.strong))
 
@@ -302,24 +295,18 @@ class _Reader:
             return
         yield from self._end_table()
         parts, text.parts = _whole_characters(text.parts), []
-        if self._styles.get(state.style, _Style()).name.strip() == "title":
-            yield from block_of("title", parts, 1)
-        elif state.level < _BODY_LEVEL:  # without the look that all of it has
+        title = self._styles.get(state.style, _Style()).name.strip() == "title"
+        level = 0 if title or state.level == _BODY_LEVEL else state.level + 1
+        if level:  # without the look that all of it has
             seen = [part for part in parts if part.text.strip()]
             emphasis, strong = all(part.emphasis for part in seen), all(part.strong for part in seen)
-            plainer = [Inline(p.text, p.emphasis and not emphasis, p.strong and not strong) for p in parts]
-            yield from block_of("heading", plainer, state.level + 1)
-        else:
-            if self._item:
-                self._document.tell(ITEMS)
-            yield from block_of("item" if self._item else "paragraph", parts)
+            parts = [Inline(p.text, p.emphasis and not emphasis, p.strong and not strong) for p in parts]
+        yield from self.paragraph(parts, title=title, level=level, item=self._item)
         self._item = False
-        hanging, self._hanging = self._hanging, []
-        yield from hanging
 
     def _end_table(self) -> Iterator[Block]:
         if self._rows:
-            self._document.tell(TABLES)
+            self.document.tell(TABLES)
             rows, self._rows = self._rows[:-1], []
             yield from block_of("paragraph", rows)
 

@@ -47,12 +47,8 @@ class FolderFormat:
 
 FORMATS = (
     Format(
-        own.NAME,
-        "srbwriter JSON (all but the undo history)",
-        ".json",
-        own.is_own,
-        own.read_own,
-        own.write_own,
+        own.NAME, "srbwriter JSON (all but the undo history)", ".json",
+        own.is_own, own.read_own, own.write_own,
     ),
     Format("novelai", "NovelAI story", ".story", novelai.is_story, novelai.read_story),
     Format("novelai-scenario", "NovelAI scenario", ".scenario", novelai.is_scenario, novelai.read_scenario),
@@ -70,30 +66,29 @@ FORMATS = (
     Format("rtf", "Rich Text Format", ".rtf", rtf.is_rtf, rtf.read_rtf),
     Format("html", "HTML page", ".html", html.is_html, html.read_html),
     Format(
-        "markdown", "Markdown", ".md", markdown.is_markdown, markdown.read_markdown, markdown.write_markdown
+        "markdown", "Markdown", ".md",
+        markdown.is_markdown, markdown.read_markdown, markdown.write_markdown,
     ),
     Format("text", "Plain text", ".txt", markdown.is_text, markdown.read_text, markdown.write_text),
-)
+)  # fmt: skip
 """Every format of a file, those with the most telling content first: the first that matches is a file's."""
 
 FOLDERS = (
     FolderFormat(
-        "scrivener", "Scrivener project (its Draft)", ".scriv", folder.is_scrivener, folder.read_scrivener
+        "scrivener", "Scrivener project (its Draft)", ".scriv",
+        folder.is_scrivener, folder.read_scrivener,
     ),
     FolderFormat(
-        "obsidian",
-        "Obsidian vault, each note a chapter; Longform",
-        "(folder)",
-        folder.is_vault,
-        folder.read_vault,
+        "obsidian", "Obsidian vault, each note a chapter; Longform", "(folder)",
+        folder.is_vault, folder.read_vault,
     ),
     FolderFormat(
         "folder", "Folder of files, each a chapter", "(folder)", folder.is_folder, folder.read_files
     ),
-)
+)  # fmt: skip
 """Every format of a folder. The last is for any folder, if the writer asks for one story of its files."""
 
-_TEXTS = ("html", "markdown", "text", "md", "txt")  # any text can be read as these
+_TEXTS = ("html", "markdown", "text")  # any text can be read as these
 ALIASES = {"md": "markdown", "txt": "text", "json": own.NAME}
 """Other names of formats, which people try."""
 
@@ -154,9 +149,10 @@ def read(
     Raises FormatError, and KeyError for the name of no format.
     """
     form = by_name(format_name) if format_name else None
-    document = open_document(data, name, encoding, as_text=format_name in _TEXTS)
+    as_text = form is not None and form.name in _TEXTS
+    document = open_document(data, name, encoding, as_text=as_text)
     progress(0.5)
-    if form is not None and format_name not in _TEXTS and not form.matches(document):
+    if form is not None and not as_text and not form.matches(document):
         raise FormatError(name, "the file", f"a file in the format {form.name}")
     try:
         draft = (form or _match(document)).read(document)
@@ -190,17 +186,16 @@ def read_folder(
     Raises FormatError for a folder that is no story, unless ``as_one`` is set.
     """
     folder.refuse_projects(opened)
-    done = 0
     of_folder = next((form for form in FOLDERS if form.name == format_name), None)
+    done = 0
 
     def read_file(path: str) -> StoryDraft:
         nonlocal done
         done += 1
         progress(min(1, done / len(opened.files)))
         name = f"{opened.name}/{path}" if opened.name else path
-        return read(
-            opened.read_bytes(path), name, encoding=encoding, format_name="" if of_folder else format_name
-        )
+        file_format = "" if of_folder else format_name
+        return read(opened.read_bytes(path), name, encoding=encoding, format_name=file_format)
 
     known = FOLDERS if as_one else FOLDERS[:-1]
     form = of_folder or next((form for form in known if form.matches(opened)), None)

@@ -1,4 +1,4 @@
-"""Import and export of stories, for the app, the command line and the server.
+"""Import and export of stories, for the app and the command line.
 
 The result is written to a hidden temporary file beside the target, which is renamed at the very end. A
 transfer can therefore be cancelled or killed at any moment: the target is either the old file or the complete
@@ -18,16 +18,18 @@ import sys
 import threading
 import time
 import traceback
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 from uuid import uuid4
 
 from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.connection import in_brief, making, remove
+from srbwriter.story.connection import in_brief, lock_of, making, remove
 from srbwriter.story.model import (
     DamagedStory,
     DraftError,
@@ -186,29 +188,25 @@ class Import:
     def _draft(self, progress: OnProgress) -> StoryDraft:
         chosen = {"encoding": self.encoding, "format_name": self.form}
         try:
-            if self.more or (self.data is None and self.file.is_dir()):
-                opened = (
-                    folders.open_files((self.file, *self.more))
-                    if self.more
-                    else folders.open_folder(self.file)
-                )
-                return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
-            if any(form.name == self.form for form in formats.FOLDERS):
-                raise TransferError(
-                    self.file, f"is no folder, as a story in {self.form} is — name the folder"
-                )
-            return formats.read(self._read(), str(self.file), progress, **chosen)
+            if self.more:
+                opened = folders.open_files((self.file, *self.more))
+            elif self.data is None and self.file.is_dir():
+                opened = folders.open_folder(self.file)
+            else:
+                return formats.read(self._read(), str(self.file), progress, **chosen)
+            return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
         except OSError as error:
             raise TransferError.of(Path(error.filename or self.file), error) from error
 
     def _read(self) -> bytes:
+        if any(form.name == self.form for form in formats.FOLDERS):
+            raise TransferError(self.file, f"is no folder, as a story in {self.form} is — name the folder")
         if self.data is not None:
             return self.data
-        if self.file.is_char_device() or self.file.is_block_device() or self.file.is_socket():
-            raise TransferError(self.file, f"is {_kind_of(self.file)} — name a file")
-        if self.file.is_fifo() and not self.file.is_relative_to("/dev/fd"):  # could block forever
-            raise TransferError(self.file, f"is a pipe — cat {self.file} | srbwriter import -")
-        if self.file.suffix == SUFFIX and self.file.is_file():  # not opened: see srbwriter.story.lock
+        special = self.file.exists() and not self.file.is_file()
+        if special and not self.file.is_relative_to("/dev/fd"):  # reading could wait forever
+            raise TransferError(self.file, f"is no file — cat {self.file} | srbwriter import -")
+        if self.file.suffix == SUFFIX and self.file.is_file():
             none = "has the name of a story and is none — if it is a text, give it a name in .txt"
             words = "is a story — open it; it needs no import" if library.is_story(self.file) else none
             raise TransferError(self.file, words)
@@ -218,12 +216,7 @@ class Import:
         """Remove the temporary file if it exists."""
         with contextlib.suppress(OSError):
             remove(self.part)
-            self.part.with_name(f".{self.part.name}.lock").unlink(missing_ok=True)
-
-
-def _kind_of(path: Path) -> str:
-    """Return the kind of a special file, in words."""
-    return "a pipe" if path.is_fifo() else "a socket" if path.is_socket() else "a device"
+            lock_of(self.part).unlink(missing_ok=True)
 
 
 def check_target(target: Path, *, force: bool) -> None:
@@ -231,7 +224,7 @@ def check_target(target: Path, *, force: bool) -> None:
     if target.is_dir():
         raise TransferError(target, "is a folder — name a file in it")
     if target.exists() and not target.is_file():
-        raise TransferError(target, f"is {_kind_of(target)} — name a file, or - for standard output")
+        raise TransferError(target, "is a device — name a file, or - for standard output")
     if not target.parent.is_dir():
         raise TransferError(target.parent, "there is no such folder — make it, or choose another")
     if not os.access(target.parent, os.W_OK):
@@ -252,10 +245,9 @@ class TransferProcess:
     def __init__(self, transfer: Export | Import) -> None:
         self._transfer = transfer
         self._process: subprocess.Popen[bytes] | None = None
-        self._cancelled = threading.Event()
-        self._over = threading.Event()
+        self._cancelled = False
+        self._landed: Future[Landed] = Future()
         self._started_at = time.monotonic()
-        self._result: Landed | Exception = Stopped("stopped")
         self.share = 0.0
         """The finished share of the work, from 0 to 1."""
 
@@ -267,7 +259,7 @@ class TransferProcess:
     @property
     def over(self) -> bool:
         """Whether it is finished, has failed, or was cancelled and has removed its temporary file."""
-        return self._over.is_set()
+        return self._landed.done()
 
     def start(self) -> Self:
         """Start the process; call it once."""
@@ -278,51 +270,46 @@ class TransferProcess:
         """Cancel the transfer; return False if it is over."""
         if self.over:
             return False
-        self._cancelled.set()
+        self._cancelled = True
         if self._process is not None:
             self._process.kill()
         return True
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait up to ``timeout`` seconds for the end; return whether it came."""
-        return self._over.wait(timeout)
+        return bool(wait_for([self._landed], timeout).done)
 
     def result(self) -> Landed:
         """Return the result of a transfer that is over. Raises Stopped, another StoryError, or OSError."""
-        if isinstance(self._result, Exception):
-            raise self._result
-        return self._result
+        return self._landed.result(0)
 
     def _run(self) -> None:
         try:
             with _child() as process:
-                assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-                self._process = process
-                if self._cancelled.is_set():
-                    process.kill()
-                with contextlib.suppress(BrokenPipeError):  # it ended early: reading fails as well
-                    process.stdin.write(pickle.dumps(self._transfer))
-                    process.stdin.close()
-                try:
-                    self._result = self._follow(process.stdout)
-                except (EOFError, pickle.UnpicklingError) as error:
-                    process.kill()
-                    output = process.stderr.read().decode("utf-8", "replace").strip()
-                    if not self._cancelled.is_set():
-                        log.error("the process of a transfer ended: %s %s", process.wait(), output)
-                        raise TransferFailed("it ended before its time; the log says more") from error
+                landed = self._follow(process)
         except Exception as error:
-            self._result = error
-        finally:
-            if isinstance(self._result, Exception):
-                with contextlib.suppress(OSError):
-                    self._transfer.drop()
-            self._over.set()
+            with contextlib.suppress(OSError):
+                self._transfer.drop()
+            self._landed.set_exception(Stopped("stopped") if self._cancelled else error)
+        else:
+            self._landed.set_result(landed)
 
-    def _follow(self, messages: IO[bytes]) -> Landed:
+    def _follow(self, process: subprocess.Popen[bytes]) -> Landed:
         """Read the child's messages: shares, then a result, a refusal (text) or a traceback (list)."""
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        self._process = process
+        if self._cancelled:
+            process.kill()
+        with contextlib.suppress(BrokenPipeError):  # it ended early: reading fails as well
+            process.stdin.write(pickle.dumps(self._transfer))
+            process.stdin.close()
         while True:
-            match pickle.load(messages):
+            try:
+                message = pickle.load(process.stdout)
+            except (EOFError, pickle.UnpicklingError):
+                process.kill()
+                message = [process.stderr.read().decode("utf-8", "replace")]
+            match message:
                 case float() as share:
                     self.share = share
                 case Landed() as landed:
@@ -330,8 +317,9 @@ class TransferProcess:
                 case str() as refused:
                     raise TransferFailed(refused)
                 case trace:
-                    log.error("a transfer failed: %s", "".join(trace))
-                    raise TransferFailed("it met a defect of srbwriter; the log says more")
+                    if not self._cancelled:
+                        log.error("a transfer failed: %s", "".join(trace))
+                    raise TransferFailed("it ended before its time; the log says more")
 
 
 def _child() -> subprocess.Popen[bytes]:
@@ -339,13 +327,10 @@ def _child() -> subprocess.Popen[bytes]:
     # It imports the same modules as this process, and none from its working directory; it has a
     # session of its own, so that ctrl+c in the terminal does not reach it.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-c", f"from {__name__} import serve_parent; serve_parent()"]
+    pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", f"from {__name__} import serve_parent; serve_parent()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
     )
 
 

@@ -1,7 +1,6 @@
 """Conversion of an open story to a draft, and of a draft to a new story.
 
-Every format reads and writes drafts; see :mod:`srbwriter.story.model`. A chapter that a draft only marks
-becomes a line of the text, as in every story.
+Every format reads and writes drafts; see :mod:`srbwriter.story.model`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.story.headings import heading_line, is_scene_break
 from srbwriter.story.languages import language_tag
 from srbwriter.story.model import (
     ROOT,
@@ -26,8 +24,7 @@ from srbwriter.story.model import (
     settings_text,
 )
 from srbwriter.story.node import NO_RECIPE, Node
-from srbwriter.story.outline import heading_of
-from srbwriter.story.spans import Spans, cut, encode, fit, plain, text_of, tidy
+from srbwriter.story.spans import Spans, encode, fit, plain, text_of, tidy
 from srbwriter.story.words import well_formed
 
 if TYPE_CHECKING:
@@ -118,16 +115,12 @@ def fill(story: Story, draft: StoryDraft, progress: OnProgress) -> None:
     numbers = _numbers(draft, own_root)
     story.leave_out(max(numbers.values()))
     ends: dict[str, NodeId] = {}
-    texts: dict[str, str] = {}  # the last characters of the text up to each node
     with story.change():
         for done, node in enumerate(draft.nodes):
             if not done % _AT_ONCE:
                 progress(done / len(draft.nodes))
-            above = node.parent_id or ""
-            parent = ends.get(above) or (ROOT if own_root else None)
-            ends[node.id] = _put(story, node, numbers[node.id], parent, texts.get(above, ""))
-            text = texts.get(above, "") + node.text
-            texts[node.id] = text if len(text) < 4 else text[-3:]
+            parent = ends.get(node.parent_id or "") or (ROOT if own_root else None)
+            ends[node.id] = _put(story, node, numbers[node.id], parent)
         story.put("current", story.nearest_living(ends[draft.current_id]))
         for key, value in {"title": draft.title, "own_root": own_root, "author": draft.byline}.items():
             story.put(key, value)
@@ -164,18 +157,16 @@ def _number(node: DraftNode) -> NodeId:
     return int(node.id) if digits and str(int(node.id)) == node.id else 0
 
 
-def _put(story: Story, draft: DraftNode, number: NodeId, parent: NodeId | None, before: str) -> NodeId:
+def _put(story: Story, draft: DraftNode, number: NodeId, parent: NodeId | None) -> NodeId:
     """Add the node of a draft, in parts if it is long; return the last of its nodes."""
     made, marks = draft.generation or Generation(), draft.marks
     spans = tidy(map(_sound, draft.spans)) if draft.spans else plain(well_formed(draft.text), draft.author)
-    if marks.chapter:
-        spans = _with_heading(spans, marks.title, before)
     parts = list(_parts(spans)) if draft.author != "model" else [spans]
     node = Node(
         number, parent, draft.order, State.BINNED if marks.deleted and number != ROOT else State.LIVING,
         draft.author, recipe=story.recipe(made.model, made.sampling) if draft.generation else NO_RECIPE,
         seed=made.seed, finish_reason=made.finish_reason, bookmark=marks.bookmark, visited=marks.visited,
-        title="" if marks.chapter else well_formed(marks.title), note=well_formed(marks.note),
+        title=well_formed(marks.title), note=well_formed(marks.note),
         labels=well_formed("\n".join(marks.tags)), own_settings=settings_text(draft.settings),
         extra=json.dumps(draft.meta) if draft.meta else None,
         name=None if draft.id == str(number) else well_formed(draft.id), created=draft.created or 0.0,
@@ -186,21 +177,6 @@ def _put(story: Story, draft: DraftNode, number: NodeId, parent: NodeId | None, 
     for part in parts[1:]:
         last = story.add_node(last, part, draft.author).id
     return last
-
-
-def _with_heading(spans: Spans, title: str, before: str) -> Spans:
-    """Return ``spans`` with the line that begins a chapter, unless their text begins with one."""
-    text = text_of(spans)
-    bare = text.lstrip()
-    if heading_line(bare) is not None or (not title and is_scene_break(bare.split("\n")[0])):
-        return spans
-    if not title and not before.strip():
-        return spans  # a scene at the very beginning has no break before it
-    gap = len(text) - len(text.lstrip("\n"))
-    ending = before + text[:gap]
-    blank = "" if not ending.strip() else "\n\n"[min(2, len(ending) - len(ending.rstrip("\n"))) :]
-    head, rest = cut(spans, gap)
-    return tidy([*head, Span(f"{blank}{heading_of(title)}\n\n", "imported"), *rest])
 
 
 def _parts(spans: Spans) -> Iterator[Spans]:

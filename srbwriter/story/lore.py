@@ -64,9 +64,35 @@ def scan(entries: Iterable[LoreEntry], tail: str, *, scan_depth: int | None = No
     ``tail`` should reach back as far as the deepest scan (:func:`reach`).  A bad or slow key counts
     as not matching and is reported, never raised.
     """
-    matcher = _Matcher()
-    active = tuple(entry for entry in entries if matcher.wants(entry, tail, scan_depth))
-    return LoreScan(active, tuple(matcher.problems))
+    problems, left = list[LoreProblem](), SCAN_SECONDS
+
+    def matches(entry: LoreEntry, key: str) -> bool:
+        nonlocal left
+        if not key.strip():
+            return False
+        started = time.thread_time()  # processor time, so that a busy machine loses no entry
+        try:
+            if left <= 0:
+                raise LoreKeyError("the time for all lorebook keys of this scan was used up")
+            pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
+            begin = max(len(tail) - _depth(entry, scan_depth), 0)
+            limit = min(SEARCH_SECONDS, left)
+            return pattern.search(tail[begin:], timeout=limit, concurrent=False) is not None
+        except TimeoutError:
+            problems.append(LoreProblem(entry.id, key, f"the search took longer than {SEARCH_SECONDS} s"))
+        except LoreKeyError as error:
+            problems.append(LoreProblem(entry.id, key, str(error)))
+        finally:
+            left -= time.thread_time() - started
+        return False
+
+    active = tuple(
+        entry
+        for entry in entries
+        if entry.enabled and entry.text
+        and (entry.constant or any(matches(entry, key) for key in entry.keys))
+    )  # fmt: skip
+    return LoreScan(active, tuple(problems))
 
 
 def reach(entries: Iterable[LoreEntry], scan_depth: int | None = None) -> int:
@@ -126,43 +152,6 @@ def _compile_regex(key: str) -> regex.Pattern[str]:
         return regex.compile(pattern.replace(r"\/", "/"), flags)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise LoreKeyError(f"not a regular expression: {error}") from error
-
-
-class _Matcher:
-    """One scan, with its time limits and the reported problems."""
-
-    def __init__(self) -> None:
-        self.problems: list[LoreProblem] = []
-        self._seconds_left = SCAN_SECONDS
-
-    def wants(self, entry: LoreEntry, tail: str, scan_depth: int | None) -> bool:
-        if not entry.enabled or not entry.text:
-            return False
-        if entry.constant:
-            return True
-        text = tail[max(len(tail) - _depth(entry, scan_depth), 0) :]
-        return any(self._hit(entry, key, text) for key in entry.keys)
-
-    def _hit(self, entry: LoreEntry, key: str, text: str) -> bool:
-        if not key.strip():
-            return False
-        if self._seconds_left <= 0:
-            return self._skip(entry, key, "the time for all lorebook keys of this scan was used up")
-        started = time.thread_time()  # processor time, so that a busy machine loses no entry
-        try:
-            pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
-            limit = min(SEARCH_SECONDS, self._seconds_left)
-            return pattern.search(text, timeout=limit, concurrent=False) is not None
-        except TimeoutError:
-            return self._skip(entry, key, f"the search took longer than {SEARCH_SECONDS} s")
-        except LoreKeyError as error:
-            return self._skip(entry, key, str(error))
-        finally:
-            self._seconds_left -= time.thread_time() - started
-
-    def _skip(self, entry: LoreEntry, key: str, reason: str) -> bool:
-        self.problems.append(LoreProblem(entry.id, key, reason))
-        return False
 
 
 def _depth(entry: LoreEntry, scan_depth: int | None) -> int:

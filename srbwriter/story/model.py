@@ -85,7 +85,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The writer's marks on a node; ``title`` names the node, and the chapter if ``chapter`` is set.
+    """The writer's marks on a node; ``title`` names it.
 
     A ``deleted`` node is in the bin: kept, but neither it nor its descendants are
     part of the readable tree.
@@ -94,7 +94,6 @@ class Marks:
     bookmark: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
-    chapter: bool = False
     title: str = ""
     visited: bool = True
     deleted: bool = False

@@ -137,7 +137,7 @@ UNREADABLE = (
     ("blank.txt", b"\n \n", "holds nothing but white space"),
     ("tale.srbw", b"It was late.", "has the name of a story and is none"),
     ("tale.pdf", b"%PDF-1.7", "is a PDF, which has places of letters and no text"),
-    ("tale.txt", "É tarde.".encode("cp1252"), "`srbwriter import --encoding cp1252` reads it"),
+    ("tale.txt", "É tarde.".encode("cp1252"), "`srbwriter import --encoding cp1252`"),
     ("tale.json", b'{"Hello," she said.', "if it is a text, `srbwriter import --format text`"),
     ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item, and of no story format"),
     ("tale.xml", b"<?xml version='1.0'?><a/>", "`srbwriter import --format text` takes it as it stands"),

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from srbwriter.engine.adapters import load_adapters
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 
@@ -130,43 +127,6 @@ def test_a_foreign_file_is_refused_in_words(
         loaded(files, (str(path), 1.0))
 
 
-@given(st.data())
-@settings(max_examples=15)
-def test_an_adapter_cut_or_damaged_anywhere_ends_no_process(files: Path, data: st.DataObject) -> None:
-    """Every damage is refused in words, or is one of numbers only."""
-    whole = (files / "one.gguf").read_bytes()
-    path = files / "damaged.gguf"
-    if data.draw(st.booleans()):
-        path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
-    else:
-        place = data.draw(st.integers(0, min(len(whole) - 1, 1200)))
-        path.write_bytes(whole[:place] + data.draw(st.binary(min_size=1, max_size=9)) + whole[place + 9 :])
-    model = _base(files)
-    try:
-        load_adapters(model, replace(OPTIONS, lora=((str(path), 1.0),)))
-    except ModelError as error:
-        assert str(path) in str(error)
-
-
-_models: dict[Path, Any] = {}
-
-
-def _base(files: Path) -> Any:
-    from srbwriter.engine.model import Model
-
-    if files not in _models:
-        _models[files] = Model(files / "base.gguf", OPTIONS)
-    return _models[files]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def freed() -> Iterator[None]:
-    yield
-    for model in _models.values():
-        model.close()
-    _models.clear()
-
-
 # ---- control vectors
 
 
@@ -217,11 +177,3 @@ def test_a_file_that_is_no_control_vector_for_the_model_is_refused(
     path = make_control_vector(tmp_path / "bad.gguf", tensors)
     with pytest.raises(ModelError, match=words):
         steered(files, (path, 1.0))
-
-
-def test_a_control_vector_cut_anywhere_is_refused(files: Path, tmp_path: Path) -> None:
-    whole = make_control_vector(tmp_path / "one.gguf", directions(1, 1)).read_bytes()
-    for end in range(0, len(whole) - 1, 7):
-        (tmp_path / "cut.gguf").write_bytes(whole[:end])
-        with pytest.raises(ModelError):
-            steered(files, (tmp_path / "cut.gguf", 1.0))

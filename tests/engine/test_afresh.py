@@ -49,21 +49,6 @@ def test_the_whole_prompt_is_evaluated_anew(engine: Engine, live: bool, n: int) 
     assert again.cached_tokens == 0  # nor is what such a request left
 
 
-def test_branches_of_one_such_request_share_their_prompt_and_go_on_from_it(engine: Engine) -> None:
-    engine.reset()
-    with decoded_rows(engine) as rows:
-        generation = asked(engine, n=8, cache_prompt=False)
-        finish(engine, generation)
-        length = len(generation.prompt_ids)
-        assert sum(rows) <= length + 8 * 4
-        rows.clear()
-        for branch in generation.branches:
-            branch.extend(2)
-        generation.add_branch(1)
-        finish(engine, generation)
-        assert sum(rows) <= 8 * 3 + 4
-
-
 # ---- penalties
 
 

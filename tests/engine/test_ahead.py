@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.native.context import ABORTED
 from srbwriter.engine.types import Priority
 
 from .support import WAIT, ask, decoded_rows, drive, finish, fixture_of, lengths, rest, small_engine
@@ -42,60 +40,12 @@ def all_whole(engine: Engine, *rounds: Generation) -> bool:
     return all(whole(engine, branch) for generation in rounds for branch in generation.branches)
 
 
-def test_a_step_under_way_is_broken_off_for_a_request() -> None:
-    with small_engine() as engine:
-        early = ahead(eager(engine), "The king said", tokens=100)
-        drive(engine, lambda: begun(early))
-        context: Any = engine._context
-        codes: list[int] = []
-        native, asked = context.decode, list[Generation]()
-
-        def decode(*meanwhile: Any) -> int:
-            if not asked:
-                asked.append(ask(engine, "A fox", tokens=4))
-            codes.append(native(*meanwhile))
-            return codes[-1]
-
-        context.decode = decode
-        finish(engine, early, *asked)
-        assert codes[0] == ABORTED
-        assert ABORTED not in codes[1:]
-        assert lengths(early) == [100] * 4
-
-
-def test_it_waits_a_moment_for_who_asks_for_one_thing_after_the_other() -> None:
-    with small() as engine:
-        queue = engine._scheduler.queue
-        queue.rest_seconds = 3600.0
-        early = ahead(engine, "The king said")
-        for k in range(3):
-            finish(engine, ask(engine, f"Tale {k}", tokens=5))
-            assert not engine.process()
-        assert lengths(early) == [0] * 4
-        assert 3000 < (engine._scheduler.seconds_to_work(time.monotonic()) or 0) <= 3600
-        queue.rest_seconds = 0.0
-        finish(engine, early)
-
-
 def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
     with small_engine(thread=True) as engine:
         other = ask(engine, "A fox", tokens=30)
         early = ahead(engine, "The king said")
         early.wait(WAIT)
         assert other.done
-
-
-def test_it_rests_for_a_moment_when_somebody_needs_the_cores(engine: Engine) -> None:
-    early = ahead(engine, "The king said", tokens=60)
-    drive(engine, lambda: begun(early))
-    engine._scheduler.queue.rest_seconds = 3600.0
-    engine.stand_back()
-    written = lengths(early)
-    assert not engine.process() and not engine.process()
-    assert lengths(early) == written
-    eager(engine)
-    finish(engine, early)
-    assert lengths(early) == [60] * 4
 
 
 def test_promoted_midway_it_goes_on_where_it_is() -> None:
@@ -150,19 +100,6 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
         last = panes(engine, words(engine, 40, 2), 4, 10)
         rest(engine)
         assert all_whole(engine, older, first, last), "what was written ahead gives way first"
-
-
-def test_without_room_it_rests_and_takes_it_when_it_comes() -> None:
-    with eager(small(n_ctx=256, host_bytes=0)) as engine:
-        first = panes(engine, words(engine, 240), 1, 8)
-        rest(engine)
-        early = children(engine, first, 0, tokens=30, n=2)
-        rest(engine)  # comes back: nothing spins
-        assert engine._scheduler.seconds_to_work(time.monotonic()) is None
-        assert not early.done
-        assert whole(engine, first.branches[0])
-        early.promote()
-        finish(engine, early)  # whoever wants it gets room as anybody does
 
 
 def test_what_is_thrown_away_leaves_nothing_but_what_was_there(engine: Engine) -> None:

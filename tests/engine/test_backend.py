@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -25,7 +23,6 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     Stop,
-    Take,
     TokenRun,
 )
 
@@ -227,33 +224,6 @@ def test_other_settings_and_rules_while_it_writes(backend: Backend) -> None:
     generation.wait(WAIT)
     assert branch.text.startswith(begun)
     assert branch.finish_reason is FinishReason.SENTENCE
-
-
-def test_tokens_come_with_their_log_probabilities(backend: Backend, can: Callable[[Feature], None]) -> None:
-    can("logprobs")
-    generation = backend.submit(Request(PROMPT, n=2, logprobs=0, stop=SHORT)).wait(WAIT)
-    for branch in generation.branches:
-        assert [entry.id for entry in branch.logprobs] == list(branch.ids)
-        assert len([entry for entry in branch.logprobs if -99 < entry.logprob <= 0]) in range(4, 9)
-
-
-def test_tokens_that_the_model_did_not_write_stand_without_their_log_probabilities(
-    backend: Backend, can: Callable[[Feature], None]
-) -> None:
-    can("logprobs")
-    source = written(backend).branches[0]
-    take = Take(source.text, source.ids, source.finish_reason)
-    asked = Request(PROMPT, n=2, logprobs=0, stop=SHORT)
-    generation = backend.submit(replace(asked, takes=(take,))).wait(WAIT)
-    old, branch = generation.branches
-    old.append(" And then", go_on=True)
-    branch.reroll(begin=source.ids[:3])
-    generation.wait(WAIT)
-    typed = len(source.ids) + len(backend.tokenize_continuation(" And then"))
-    for each, given in ((old, typed), (branch, 3)):
-        assert [entry.id for entry in each.logprobs] == list(each.ids)
-        assert {entry.logprob for entry in each.logprobs[:given]} == {-math.inf}
-        assert len(each.ids) > given and each.logprobs[given].logprob > -99
 
 
 def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.retreat import TRIES
 from srbwriter.engine.types import (
     Cut,
-    EngineOptions,
     FinishReason,
     PhraseBanned,
     Priority,
@@ -21,7 +18,6 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from tests.fakes.shared_model import load_engine
 
 from .support import (
     GREEDY,
@@ -156,21 +152,6 @@ def test_phrases_can_be_changed_midway_and_differ_from_branch_to_branch() -> Non
         assert one.bans and len(one.ids) == 60
 
 
-def test_branches_that_are_drawn_together_write_none_either() -> None:
-    banned = Sampling(seed=5, banned_phrases=("he", "the", "one", *COMMON))
-    short = Stop(max_tokens=20, ignore_eog=True)
-    options = EngineOptions(n_ctx=512, gpu_layers=0, seed=1)
-    with load_engine(bundled_model(), options) as engine:  # to which many words are likely
-        generation = written(engine, Request(PROMPT, n=6, sampling=banned, stop=short, siblings="distinct"))
-    assert hits(generation)
-    for branch in generation.branches:
-        assert not ends_of(banned.banned_phrases, branch.text)
-        places = [drawn.position for drawn in branch.buffer.drawn]
-        assert places == sorted(set(places))
-        assert all(branch.ids[drawn.position] == drawn.token for drawn in branch.buffer.drawn)
-    assert len({branch.ids[0] for branch in generation.branches}) >= 5  # as many as the filters leave
-
-
 # ---- dead ends
 
 
@@ -187,10 +168,3 @@ def test_where_there_is_no_other_way_a_phrase_is_let_be(engine: Engine) -> None:
     generation = written(engine, Request(PROMPT, n=2, sampling=sampling, stop=LONG, priority=Priority.NORMAL))
     assert [branch.text for branch in generation.branches] == [" The little fox slept."] * 2
     assert any(hit.tokens == 0 for hit in hits(generation))
-
-
-def test_everything_banned_ends_all_the_same(engine: Engine) -> None:
-    every = Sampling(seed=1, banned_phrases=tuple("abcdefghijklmnopqrstuvwxyz0123456789"))
-    stop = Stop(max_tokens=12, ignore_eog=True)
-    [branch] = written(engine, Request(PROMPT, sampling=every, stop=stop)).branches
-    assert len(branch.ids) == 12 and branch.bans <= 2 * TRIES * len(branch.text)

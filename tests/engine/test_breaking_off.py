@@ -6,15 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
     BranchState,
-    Done,
     Failed,
-    Finished,
     FinishReason,
     InvalidRequest,
     NotANumber,
@@ -58,34 +55,6 @@ def test_a_model_that_computes_no_numbers_ends_in_words(
         assert [b.state for b in generation.branches] == [BranchState.FAILED] * 2
         assert all(b.finish_reason is FinishReason.ERROR and not b.ids for b in generation.branches)
         assert engine.stats().live_branches == 0
-
-
-def test_a_branch_alone_fails_and_can_be_rolled_again(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Numbers that overflow for one text need not for another."""
-    sick = [1]
-    loop = engine._scheduler.loop
-    choose = loop._choose
-
-    def overflowing(active: Any, logits: Any) -> int | None:
-        if active.branch.index in sick and len(active.buffer.ids) == 16:
-            logits = np.full_like(logits, np.nan)
-        return choose(active, logits)
-
-    monkeypatch.setattr(loop, "_choose", overflowing)
-    generation = engine.submit(Request(PROMPT, n=3, stop=TWENTY, logprobs=0))
-    finish(engine, generation)
-    assert [len(b.ids) for b in generation.branches] == [20, 16, 20]
-    failed = generation.branches[1]
-    assert failed.state is BranchState.FAILED and isinstance(failed.error, NotANumber)
-    (ending,) = [e for e in generation.log if isinstance(e, Finished) and e.reason is FinishReason.ERROR]
-    assert ending.problem == str(failed.error) and ending.branch == 1
-    assert isinstance(generation.log[-1], Done) and generation.error is None
-    sick.clear()
-    failed.reroll()
-    finish(engine, generation)
-    assert failed.error is None and len(failed.ids) == 20
 
 
 # ---- constraints

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 
@@ -58,16 +57,6 @@ def test_the_last_message_stays_open(content: str) -> None:
 def test_text_parts_become_text() -> None:
     parts = [{"type": "text", "text": "one"}, "two", {"text": "three"}]
     assert show("{{ messages[0].content }}", [{"role": "user", "content": parts}]) == "one\ntwo\nthree"
-
-
-def test_further_variables_reach_the_template() -> None:
-    things = [{"name": "añadir", "b": 1, "a": "<&>"}]
-    template = "{{ things | tojson }} {{ things[0] | tojson(sort_keys=true, indent=1) }} {{ thinking }}"
-    assert show(template, things=things, thinking=False) == (
-        '[{"name": "añadir", "b": 1, "a": "<&>"}] {\n "a": "<&>",\n "b": 1,\n "name": "añadir"\n} False'
-    )
-    assert show("{{ strftime_now('%Y') }}").isdigit()
-    assert show("{{ bos_token }}", bos_token="no", messages_="x") == "<s>"
 
 
 @pytest.mark.parametrize(
@@ -128,17 +117,6 @@ def test_bad_templates_are_named(template: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
-def test_what_templates_really_do_is_no_matter_of_size() -> None:
-    template = (
-        "{{ '%-20s|%05d|%s' % ('a', 7, 20240101) }}{{ '{:>8}|{:,}'.format('b', 12345678) }}"
-        "{{ messages|tojson(indent=4)|length }}{{ 'a<b'|e if false else 'a<b'|escape }}"
-        "{{ 'c'|center(9) }}{{ ['x', 'y']|join(', ') }}{{ 'two\nlines'|indent(4) }}{{ 2.567|round(1) }}"
-    )
-    shown = show(template)
-    assert shown.startswith("a                   |00007|20240101       b|12,345,678")
-    assert shown.endswith("a&lt;b    c    x, ytwo\n    lines2.6")
-
-
 def test_an_endless_template_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "MAX_SECONDS", 0.05)
     tracer = sys.gettrace()
@@ -146,8 +124,3 @@ def test_an_endless_template_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InvalidRequest, match="longer than 0.05 seconds"):
         show(loops + "{% endfor %}" * 4)
     assert sys.gettrace() is tracer
-
-
-def test_importing_it_does_not_import_jinja() -> None:
-    code = "import sys, srbwriter.engine.chat; sys.exit('jinja2' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from srbwriter.engine.cores import count_cores
 
@@ -61,24 +58,3 @@ def test_threads_of_one_core_count_once() -> None:
     shared = {topology.format(number): f"{number % 4},{number % 4 + 4}\n" for number in range(8)}
     assert cores(shared) == 4
     assert cores({**shared, "proc/self/cgroup": V2, f"{TOP}/cpu.max": "600000 100000"}) == 4
-
-
-numbers = st.integers(-(2**70), 2**70).map(str) | st.sampled_from(["max", "", "x", "1e3", "٣"])
-pairs = st.tuples(numbers, numbers).map(" ".join)
-
-
-@given(st.integers(1, 64), st.sampled_from([V2, "0::/a/b", "", "nonsense"]) | st.text(), pairs)
-@example(4, V2, "0 0")
-def test_whatever_the_files_say_there_is_one_core_and_no_more_than_allowed(
-    allowed: int, group: str, quota: str
-) -> None:
-    files = {f"{TOP}/cpu.max": quota, f"{TOP}/a/cpu.max": quota[::-1]}
-    with machine({**files, "proc/self/cgroup": ""}) as root:
-        (root / "proc/self/cgroup").write_text(group, "utf-8", "replace")
-        assert 1 <= count_cores(range(allowed), root) <= allowed
-
-
-@given(st.integers(1, 64), st.integers(1, 10_000_000), st.integers(1000, 1_000_000))
-def test_a_quota_is_rounded_up(allowed: int, quota: int, period: int) -> None:
-    expected = min(allowed, math.ceil(quota / period))
-    assert cores({"proc/self/cgroup": V2, f"{TOP}/cpu.max": f"{quota} {period}"}, allowed) == expected

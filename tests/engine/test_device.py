@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.engine.cache import DEVICE_BLOCK
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineOptions, Request, Stop
@@ -23,7 +22,6 @@ from .support import (
     drive,
     exact_model,
     finish,
-    rest,
     seeded,
     short_model,
 )
@@ -84,34 +82,3 @@ def test_a_prompt_gives_way_by_copies_and_comes_back() -> None:
             read(engine, prompts[0])
         assert sum(rows) <= 1
         assert engine.stats().restored_tokens > 0
-
-
-def test_idle_work_waits_for_rest() -> None:
-    with device() as engine:
-        engine._scheduler.queue.rest_seconds = 3600.0
-        finish(engine, ask(engine, words(engine, 300)))
-        before = engine.stats()
-        assert not engine.process()
-        assert engine.stats() == before
-        rest(engine)
-        assert 300 <= engine.stats().saved_tokens < 300 + N  # of branches only what they have in common
-
-
-def test_a_thread_does_its_idle_work_after_the_rest() -> None:
-    with load_engine(short_model(), EngineOptions(n_ctx=1024, seed=1, threads=1)) as engine:
-        prompt = words(engine, 200)
-        ask(engine, prompt).wait(60)
-        while engine.stats().saved_tokens < 200:
-            engine.flush()
-
-
-def test_no_idle_copy_is_longer_than_a_block() -> None:
-    with device() as engine:
-        engine._scheduler.queue.rest_seconds = 0.0
-        finish(engine, ask(engine, words(engine, 1000)))
-        copied, steps = 0, 0
-        while engine.process():
-            saved = engine.stats().saved_tokens
-            assert saved - copied <= DEVICE_BLOCK
-            copied, steps = saved, steps + 1
-        assert 1000 <= copied < 1000 + N and steps >= 1000 // DEVICE_BLOCK

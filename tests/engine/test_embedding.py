@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import embedding, limits
+from srbwriter.engine import limits
 from srbwriter.engine.embedding import normalized
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.native.embedding import EmbeddingContext
 from srbwriter.engine.types import (
     ContextOverflow,
-    EngineClosed,
-    EngineError,
     EngineOptions,
     InvalidRequest,
     NotANumber,
-    Request,
-    Stop,
 )
 
-from .support import PROMPT, WAIT, exact_model, finish, fixture_of, toy_model
+from .support import PROMPT, exact_model, fixture_of, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_without_numbers
 
 EXACT = EngineOptions(
@@ -77,86 +68,9 @@ def test_what_means_nothing_is_refused(exact: Engine, texts: list[str], settings
         exact.embed(texts, **settings)
 
 
-def test_a_text_may_be_longer_than_all_before_it() -> None:
-    with loaded(bundled_model()) as engine:
-        (short,) = engine.embed(["a"])
-        assert engine.embed(["fox " * 600])[0].tokens > 512  # more than the context begins with
-        assert engine.embed(["a"])[0].tokens == short.tokens
-
-
 def test_a_damaged_model_gives_no_vector() -> None:
     with loaded(toy_model(make_without_numbers)) as engine, pytest.raises(NotANumber):
         engine.embed(["the fox"])
 
 
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, threading.Event, threading.Event]]:
-    """An engine whose lane has begun a text and waits for leave to evaluate it."""
-    begun, leave = threading.Event(), threading.Event()
-    evaluate = EmbeddingContext.evaluate
-
-    def waiting(context: EmbeddingContext, tokens: list[int], threads: int) -> np.ndarray | None:
-        begun.set()
-        assert leave.wait(WAIT)
-        return evaluate(context, tokens, threads)
-
-    monkeypatch.setattr(EmbeddingContext, "evaluate", waiting)
-    with loaded(bundled_model()) as engine:
-        yield engine, begun, leave
-        leave.set()
-
-
-def test_writing_goes_on_while_a_vector_is_computed_and_only_so_many_wait(
-    held: tuple[Engine, threading.Event, threading.Event],
-) -> None:
-    """The lane is in a decode that does not end: no step waits for it."""
-    engine, begun, leave = held
-    vector = engine.embedder.embed(["a"], None, 2)
-    assert begun.wait(WAIT)
-    writing = engine.submit(Request(PROMPT, n=4, stop=Stop(max_tokens=16, ignore_eog=True)))
-    finish(engine, writing)
-    assert [len(branch.ids) for branch in writing.branches] == [16] * 4
-    waiting = [engine.embedder.embed(["b"], None, 2) for _ in range(embedding.WAITING)]
-    with pytest.raises(EngineError, match="try again later"):
-        engine.embedder.embed(["c"], None, 2)
-    assert all(one.cancel() for one in waiting) and not vector.done()
-    leave.set()
-    assert len(vector.result(WAIT)) == 1
-
-
-def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, threading.Event]) -> None:
-    engine, begun, leave = held
-    first, second = engine.embedder.embed(["a " * 900], None, 2), engine.embedder.embed(["b"], None, 2)
-    assert begun.wait(WAIT)
-    closing = threading.Thread(target=engine.close)
-    closing.start()
-    while not engine.embedder._closed:
-        threading.Event().wait(0.001)
-    leave.set()
-    closing.join(WAIT)
-    assert not closing.is_alive()
-    for future in (first, second):
-        with pytest.raises(EngineClosed):
-            future.result(WAIT)
-    with pytest.raises(EngineClosed):
-        engine.embed(["c"])
-
-
 # ---- arithmetic
-
-
-@example([1e-45], 0)
-@given(st.lists(st.floats(-(2.0**90), 2.0**90, width=32), min_size=1, max_size=20), st.integers(-1, 20))
-def test_a_normalised_vector_points_the_same_way(values: list[float], how: int) -> None:
-    vector = np.array(values, np.float32)
-    scaled = normalized(vector, how).astype(np.float64)
-    assert np.isfinite(scaled).all()
-    if how < 0 or not vector.any():
-        assert np.array_equal(scaled, vector)
-        return
-    length = np.abs(scaled).max() / 32760 if how == 0 else (np.abs(scaled) ** how).sum() ** (1 / how)
-    assert length == pytest.approx(1.0, rel=1e-4)
-    most = int(np.abs(vector).argmax())
-    np.testing.assert_allclose(
-        scaled / scaled[most], vector.astype(np.float64) / float(vector[most]), rtol=1e-4, atol=1e-6
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,36 +9,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Branch
-from srbwriter.engine.sampling import Chain, SamplerTemplate
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
 
 from .support import PROMPT, exact_engine, finish, fixture_of, small_engine
-
-SIDES = 8
-FACES = range(300, 300 + SIDES)
-OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
-MOST = 24.3  # the chi-squared that one in a thousand exceeds at 7 degrees of freedom
-
 
 engine = fixture_of(small_engine)
 
 
 exact = fixture_of(exact_engine)
-
-
-def die(logits: NDArray[np.float32], view: BranchView) -> None:
-    """Every token is one of eight, all alike."""
-    logits[:] = -np.inf
-    logits[FACES.start : FACES.stop] = 0.0
-
-
-def extended(branch: Branch) -> None:
-    branch.extend(1)
-
-
-def _plain(sampling: Sampling) -> dict[str, Any]:
-    return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "min_p")}
 
 
 SETTINGS = {
@@ -79,7 +55,7 @@ def test_extended_token_by_token_it_is_the_same_text(exact: Engine, settings: st
 
 def test_what_was_cut_off_is_not_looked_back_at(engine: Engine) -> None:
     """A token that a stop rule took away may be written without a penalty."""
-    face = FACES.start
+    face = 300
 
     def always(logits: NDArray[np.float32], view: BranchView) -> None:
         logits[:] = -np.inf
@@ -95,27 +71,6 @@ def test_what_was_cut_off_is_not_looked_back_at(engine: Engine) -> None:
     branch.extend(Stop(max_tokens=2))
     finish(engine, generation)
     assert branch.ids == (face, face + 1)
-
-
-def test_a_new_seed_is_a_new_beginning(exact: Engine) -> None:
-    """Two branches that are given the same seed at the same place go on alike."""
-    exact.reset()
-    generation = exact.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=4), sampling=Sampling(temperature=0)))
-    finish(exact, generation)
-    for branch in generation.branches:
-        branch.change(Sampling(temperature=1.5, seed=99))
-        branch.extend(8)
-    finish(exact, generation)
-    first, second = generation.branches
-    assert first.ids == second.ids and len(first.ids) > 4
-
-
-# ---- what is kept
-
-
-def chains(engine: Engine, count: int) -> list[Chain]:
-    template = SamplerTemplate(Sampling(), engine.model)
-    return [template.new(seed) for seed in range(count)]
 
 
 # ---- seeds

@@ -12,7 +12,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Request, Stop, TokenRun
 
-from .support import GREEDY, PROMPT, drive, exact_engine, finish, fixture_of, runs_of, seeded
+from .support import GREEDY, PROMPT, exact_engine, finish, fixture_of, runs_of, seeded
 
 RULE = Stop(max_tokens=12, ignore_eog=True)
 CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model would write " fox" as one
@@ -99,33 +99,3 @@ def test_typing_several_times_loses_nothing(engine: Engine, pieces: tuple[str, .
     position = 0
     for piece in pieces:
         position = branch.text.index(piece, position) + len(piece)
-
-
-def test_a_stop_string_in_the_typed_word_does_not_end_the_branch(engine: Engine) -> None:
-    stop = Stop(max_tokens=12, ignore_eog=True, strings=("fo",))
-    generation = write(engine, CUT, stop=stop, n=4)
-    assert any(len(b.ids) > 1 for b in generation.branches)
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_typing_while_the_prompts_end_is_half_spelt_keeps_all_of_it(engine: Engine, stopped: bool) -> None:
-    prompt = "Once upon a time, there was a king"
-
-    def letter_by_letter(logits: Any, view: Any) -> None:
-        letter = " king"[len(view.ids)] if len(view.ids) < 5 else "x"
-        logits[engine.token(letter)] += 1000
-
-    generation = engine.submit(
-        Request(prompt, stop=RULE, sampling=GREEDY, heal=True, logits_callback=letter_by_letter)
-    )
-    branch = generation.branches[0]
-    drive(engine, lambda: branch.ids)
-    assert branch.text == "" and " king".startswith(engine.detokenize(branch.ids)) and len(branch.ids) < 4
-    if stopped:
-        branch.stop()
-    branch.append(" x")
-    drive(engine, lambda: len(branch.text) >= 2)
-    branch.stop()
-    finish(engine, generation)
-    spelt = engine.detokenize([*generation.prompt_ids, *branch.ids]) + branch.buffer.tail
-    assert spelt.lstrip().startswith(prompt + " x")

@@ -10,11 +10,10 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine import engine as engine_module
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Request
+from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError
 
 from .guards import run_child
-from .support import SHORT, finish
-from .toy_models import _U32, _write, make_jamba, make_qwen
+from .toy_models import make_jamba, make_qwen
 
 BLOCKS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"]
 
@@ -47,33 +46,6 @@ def test_no_way_to_load_it_ends_the_process(tmp_path: Path) -> None:
     assert child.returncode == 0, child.stderr
 
 
-FITTING = [(64, {"cache_type_k": kind, "cache_type_v": kind, "flash_attn": "on"}) for kind in BLOCKS]
-FITTING += [(64, {"cache_type_k": kind, "flash_attn": "off"}) for kind in BLOCKS]
-FITTING += [(size, {"cache_type_k": "bf16", "cache_type_v": "f32"}) for size in (80, 48, 16)]
-
-
-@pytest.mark.parametrize(("size", "fields"), FITTING, ids=str)
-def test_heads_that_fit_are_served(tmp_path: Path, size: int, fields: dict[str, Any]) -> None:
-    """Blocks hold 32 numbers; whole numbers fit every head."""
-    model = make_qwen(tmp_path / "toy.gguf", size=size)
-    chosen = options(**fields)
-    with Engine.load(model, chosen, thread=False) as engine:
-        generation = engine.submit(Request("the fox and the king", n=2, stop=SHORT))
-        finish(engine, generation)
-        assert [len(branch.ids) for branch in generation.branches] == [4, 4]
-
-
-def header(path: Path, *values: tuple[str, Any]) -> Path:
-    """A file that says no more than this of its attention."""
-    pairs = [(f"toy.{key}", *(value if isinstance(value, tuple) else (_U32, value))) for key, value in values]
-    _write(path, [("general.architecture", 8, "toy"), *pairs], {})
-    return path
-
-
-WIDTH, HEADS = ("embedding_length", 256), ("attention.head_count", 4)
-KEYS, VALUES = "attention.key_length", "attention.value_length"
-
-
 def test_quantised_values_need_flash_attention(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="flash"):
         Engine.load(make_qwen(tmp_path / "toy.gguf", size=64), options(cache_type_v="q8_0", flash_attn="off"))
@@ -81,7 +53,6 @@ def test_quantised_values_need_flash_attention(tmp_path: Path) -> None:
 
 # ---- the memory of a context
 
-LAYERS = ("block_count", 4)
 BUNDLED_TOKEN = 8 * 8 * (32 + 32) * 2  # layers, heads, keys and values of each, bytes of a number
 
 

@@ -7,12 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
-
-from srbwriter.engine.native.context import flash_attention
-from srbwriter.engine.types import EngineOptions
 
 KILLED_WHILE_LOADING = """
 import os, signal, sys
@@ -43,19 +37,3 @@ def test_a_killed_load_leaves_nothing_and_the_next_start_works() -> None:
     written = run_program(*WRITE)
     assert written.returncode == 0, written.stderr
     assert written.stdout.strip()
-
-
-@pytest.mark.parametrize(
-    ("options", "flash"),
-    [
-        ({}, "off"),
-        ({"max_branches": 3}, "off"),
-        ({"max_branches": 2}, "auto"),
-        ({"max_branches": 2, "flash_attn": "off"}, "off"),
-        ({"flash_attn": "on"}, "on"),
-        ({"cache_type_v": "q8_0"}, "on"),
-    ],
-)
-def test_flash_attention_follows_from_the_options(options: dict[str, Any], flash: str) -> None:
-    given = EngineOptions(n_ctx=64, gpu_layers=0, threads=1, n_batch=256, n_ubatch=32, **options)
-    assert flash_attention(given) == flash

@@ -53,11 +53,6 @@ def test_any_text_is_tokenised(engine: Engine, text: str) -> None:
     assert engine.detokenize(ids) == text.encode("utf-8", "replace").decode()
 
 
-def test_stepping_an_engine_with_its_own_thread_is_refused(threaded: Engine) -> None:
-    with pytest.raises(EngineClosed, match="thread=False"):
-        threaded.process()
-
-
 def test_process_says_whether_there_was_anything_to_do(engine: Engine) -> None:
     assert engine.process() is False
     assert not engine.busy
@@ -68,13 +63,6 @@ def test_process_says_whether_there_was_anything_to_do(engine: Engine) -> None:
     rest(engine)
     assert engine.process() is False
     assert not engine.busy
-
-
-def test_the_raw_context_is_usable_between_steps(engine: Engine) -> None:
-    from srbwriter.engine.native.library import library
-
-    finish(engine, engine.submit(Request(PROMPT, stop=SHORT)))
-    assert engine.call(lambda: library().llama_n_ctx(engine.raw_ctx)) == engine.stats().total_cells
 
 
 def test_reset_forgets_everything(engine: Engine) -> None:
@@ -126,17 +114,6 @@ def test_a_conversation(engine: Engine) -> None:
         engine.create_chat_completion(messages, no_such_field=1)
 
 
-def test_a_conversation_with_a_model_without_a_template_is_chatml(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine.model, "chat_template", None)
-    messages = [{"role": "user", "content": "Tell me a tale."}]
-    assert "<|im_start|>user\nTell me a tale." in engine.apply_template(messages)
-    generation = engine.create_chat_completion(messages, n=2, stop=Stop(max_tokens=4))
-    finish(engine, generation)
-    assert "<|im_end|>" in generation.branches[0].stop_rule.strings
-
-
 # ---- statistics
 
 
@@ -165,16 +142,6 @@ def test_events_in_their_order_to_the_last(threaded: Engine) -> None:
     assert sum(isinstance(e, Finished) for e in events) == 2
     assert events == generation.log
     assert list(generation.events(start=len(events))) == []
-
-
-def test_waiting_has_an_end(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, stop=SHORT))
-    with pytest.raises(TimeoutError):
-        generation.wait(0)
-    with pytest.raises(TimeoutError):
-        next(generation.events(timeout=0))
-    finish(engine, generation)
-    assert generation.result(0) == [generation.branches[0].text]
 
 
 def test_the_end_of_the_text_is_not_part_of_it(engine: Engine) -> None:

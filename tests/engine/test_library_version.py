@@ -35,11 +35,6 @@ def test_another_version_is_refused_with_the_cure(version: str, tmp_path: Path) 
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("version", [f"{MINE}+cu124"])
-def test_builds_of_a_tested_version_are_taken(version: str, tmp_path: Path) -> None:
-    assert installed(version, tmp_path, *WRITE).returncode == 0
-
-
 def test_a_library_that_cannot_be_loaded_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "llama_cpp").mkdir()
     (tmp_path / "llama_cpp" / "__init__.py").write_text("")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +14,12 @@ from srbwriter.engine.types import (
     BranchView,
     Cancelled,
     EngineClosed,
-    EngineOptions,
     InvalidRequest,
     ModelError,
     Request,
     Stop,
     Text,
 )
-from srbwriter.engine.validate import check_options
 
 from .support import PROMPT, SHORT, SMALL, WAIT, finish, fixture_of, short_model, small_engine
 from .toy_models import make_t5, make_without_vocabulary
@@ -88,32 +85,16 @@ def test_a_load_can_be_cancelled() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"n_ctx": -1}, {"n_ctx": 2**40}, {"threads": 0}, {"threads": 513}, {"threads_batch": -2},
-        {"threads_batch": 10**5}, {"n_batch": 0},
-        {"n_ubatch": -1}, {"gpu_layers": -2}, {"max_branches": 0}, {"max_branches": 300},
-        {"max_sequences": 257}, {"cache_type_k": "f17"}, {"cache_type_v": ""}, {"flash_attn": "maybe"},
-        {"numa": "all"}, {"tensor_split": (1.0,) * 129}, {"step_seconds": 0.0},
-        {"main_gpu": -1}, {"logits_rows": 0}, {"threads_batch": 10**30},
-        {"n_ctx": "2048"}, {"n_ctx": 2048.0}, {"threads": True}, {"seed": 1.5},
-        {"step_seconds": "1"}, {"step_seconds": float("nan")}, {"tensor_split": 0.5},
-        {"tensor_split": ("1",)}, {"tensor_split": (1.0, float("nan"))},
-        {"lora": 5}, {"lora": ("a.gguf",)}, {"lora": (("a.gguf", "1"),)}, {"lora": ((5, 1.0),)},
-        {"control_vectors": 5}, {"control_vector_layers": 5}, {"control_vector_layers": (1, 2, 3)},
-        {"disk_dir": 5}, {"disk_bytes": -1}, {"host_bytes": -1}, {"host_bytes": 1.5}, {"flash_attn": ["on"]},
+        {"n_ctx": -1}, {"n_ctx": 2**40}, {"n_ctx": "2048"}, {"threads": 0}, {"threads": 513}, {"n_batch": 0},
+        {"gpu_layers": -2}, {"max_branches": 300}, {"cache_type_k": "f17"}, {"flash_attn": "maybe"},
+        {"tensor_split": (1.0,) * 129}, {"step_seconds": float("nan")}, {"threads": True}, {"seed": 1.5},
+        {"lora": (("a.gguf", "1"),)}, {"control_vector_layers": (1, 2, 3)}, {"disk_dir": 5},
     ],
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Engine.load(short_model(), replace(SMALL, **fields))
     assert caught.value.field == next(iter(fields))
-
-
-def test_as_many_threads_as_a_machine_may_sensibly_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    for processors, most in ((1, 16), (None, 16), (8, 32), (64, 256), (256, 512)):
-        monkeypatch.setattr(os, "cpu_count", lambda processors=processors: processors)
-        check_options(EngineOptions(threads=most, threads_batch=most))
-        with pytest.raises(InvalidRequest, match=f"{most}, as this machine has .* leave out --threads "):
-            check_options(EngineOptions(threads=most + 1))
 
 
 # ---- closing

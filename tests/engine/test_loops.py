@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.rules import MOST_CHARS, find_loop, letters_of
+from srbwriter.engine.rules import find_loop, letters_of
 from srbwriter.engine.types import (
     BranchView,
     Cut,
@@ -23,42 +23,7 @@ from tests.fakes.shared_model import load_engine
 from .support import GREEDY, PROMPT, finish, published, stepped, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen
 
-REFRAIN = "The cat sat by the river and it was very happy. "
 PLAIN = "Once upon a time there was a fox who lived in the wood; nobody had seen the mill since the flood."
-
-# ---- what a loop is
-
-
-@pytest.mark.parametrize(
-    ("text", "times"),
-    [
-        (REFRAIN * 3, 3),
-        (PLAIN + REFRAIN * 4, 4),
-        ("no " * 40, 40),
-        (REFRAIN + REFRAIN.upper() + REFRAIN.replace(" ", "\n"), 3),  # letters and spaces are alike
-        ("he said, and " + "they were all in the big, and the big, and the big house, " * 3, 3),
-    ],
-)
-def test_a_passage_in_a_row_is_a_loop(text: str, times: int) -> None:
-    assert find_loop(letters_of(text)).stands(times)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        PLAIN,
-        REFRAIN + PLAIN + REFRAIN,  # twice, and not in a row
-        REFRAIN * 3 + PLAIN,  # it has ended
-        "No, no, no!",
-        "Row, row, row your boat, gently down the stream",
-        ("x" * (MOST_CHARS - 1) + "y") * 1 + PLAIN,
-    ],
-)
-def test_other_text_is_none(text: str) -> None:
-    assert not find_loop(letters_of(text)).stands(2)
-
-
-# ---- what a branch does
 
 
 def loops(text: str) -> int:

@@ -89,21 +89,3 @@ def test_a_branch_that_has_ended_stays_so_and_goes_on_after_it(engine: Engine) -
     branch.extend(24 - len(before))
     finish(engine, branch.generation)
     assert branch.ids == expected(engine, prompt, before)
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_a_word_that_breaks_off_is_completed_after_another_prompt_too(engine: Engine, at: int) -> None:
-    typed = "Once upon a time, there was a little fo"
-    engine.reset()
-    generation = engine.submit(Request(typed, n=2, sampling=GREEDY, stop=RULE, heal=True))
-    if at:
-        drive(engine, lambda: len(generation.branches[0].ids) >= at)
-    branch = generation.branches[0]
-    drive(engine, lambda: bool(generation.prompt_ids))
-    branch.set_prompt(noted(engine, branch))
-    finish(engine, generation)
-    whole = engine.detokenize([*generation.prompt_ids, *branch.ids])
-    assert whole.lstrip() == typed + branch.text
-    branch.reroll()
-    finish(engine, generation)
-    assert engine.detokenize([*generation.prompt_ids, *branch.ids]).lstrip() == typed + branch.text

@@ -17,7 +17,7 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.window import fit
 
-from .support import GREEDY, drive, exact_engine, finish, fixture_of, forcing, long_prompt, stepped
+from .support import GREEDY, drive, exact_engine, finish, fixture_of
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
@@ -66,22 +66,6 @@ def test_truncation_keeps_the_head_and_the_end(n: int, window: int, keep: int, h
     assert tail
 
 
-def test_what_follows_a_shift_is_what_a_fresh_evaluation_gives(engine: Engine) -> None:
-    """The kept window is evaluated anew, not moved: a shifted cache holds other values."""
-    stop = Stop(max_tokens=60, ignore_eog=True)
-    generation = engine.submit(
-        replace(REQUEST, prompt=story(engine, 100), overflow="shift", n_keep=16, stop=stop)
-    )
-    runner = generation.engine_state.branches[0]
-    drive(engine, lambda: runner.first > 0)
-    at = runner.first
-    base = list(runner.base)
-    finish(engine, generation)
-    alone = engine.submit(replace(REQUEST, prompt=base, stop=Stop(max_tokens=20, ignore_eog=True)))
-    finish(engine, alone)
-    assert generation.branches[0].ids[at : at + 20] == alone.branches[0].ids
-
-
 def test_a_shifted_branch_can_be_rewound_behind_the_shift(engine: Engine) -> None:
     stop = Stop(max_tokens=150, ignore_eog=True)
     generation = engine.submit(
@@ -111,24 +95,3 @@ def test_typed_text_that_does_not_fit_ends_the_branch_in_words(engine: Engine) -
     finish(engine, generation)
     assert branch.finish_reason is FinishReason.CONTEXT
     assert branch.text.endswith(typed)
-
-
-def test_a_stop_string_across_a_shift_leaves_the_tokens_before_it() -> None:
-    """What of it slid into the kept part of the window is not gone on from."""
-    with stepped(n_ctx=256) as engine:
-        script = engine.tokenize_continuation(" He was glad and he sat there and he ate red end of all")
-        for begin in range(4, 8):
-            prompt = long_prompt(engine, engine.n_ctx - begin - 1)
-            strings = (engine.detokenize(script[begin : begin + 3]),)
-            stop = Stop(max_tokens=len(script), strings=strings, ignore_eog=True)
-            callback = forcing([script], {})
-            generation = engine.submit(
-                Request(prompt, add_bos=False, overflow="shift", n_keep=4, logits_callback=callback,
-                        sampling=GREEDY, stop=stop)
-            )  # fmt: skip
-            finish(engine, generation)
-            [branch], [active] = generation.branches, generation.engine_state.branches
-            assert generation.truncated
-            assert list(branch.ids) == script[:begin]
-            assert active.length == len(active.path)
-            assert active.path[-begin:] == script[:begin]

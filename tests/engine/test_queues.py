@@ -43,16 +43,6 @@ def test_requests_wait_for_cells_and_are_served_in_their_order() -> None:
         assert engine.stats().waiting_requests == 0
 
 
-@pytest.mark.parametrize("n", [1, 4])
-def test_branches_that_fit_only_one_at_a_time_all_finish(n: int) -> None:
-    """Each branch fits alone; together they need twice the cells there are."""
-    with stepped(n_ctx=256) as engine:
-        generation = ask(engine, long_prompt(engine, 100), n=n, tokens=140)
-        finish(engine, generation)
-        assert lengths(generation) == [140] * n
-        assert {b.finish_reason for b in generation.branches} == {FinishReason.LENGTH}
-
-
 @pytest.mark.parametrize("n", [1, 2])
 def test_two_that_keep_nothing_outside_the_cells_take_turns_and_get_on(n: int) -> None:
     """Where one was, the other has to read all of its text anew, a little at a time."""
@@ -91,15 +81,6 @@ def test_sixty_four_branches_live_at_once(engine: Engine) -> None:
     with pytest.raises(LimitExceeded) as caught:
         ask(engine, n=65)
     assert (caught.value.n, caught.value.limit) == (65, 64)
-
-
-def test_more_branches_than_places_take_turns(engine: Engine) -> None:
-    requests = [ask(engine, f"Tale {k}:", n=8, tokens=12) for k in range(9)]
-    drive(engine, lambda: engine.stats().live_branches == 64)
-    drive(engine, lambda: engine.stats().live_branches > 64 or all(sum(lengths(g)) for g in requests))
-    assert engine.stats().live_branches <= 64
-    finish(engine, *requests)
-    assert [lengths(g) for g in requests] == [[12] * 8] * 9
 
 
 def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> None:

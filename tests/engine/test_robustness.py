@@ -122,10 +122,7 @@ def test_ids_that_are_none_are_refused_in_words(engine: Engine, use: Callable[[E
 
 # ---- code of the caller may raise anything, ``SystemExit`` included
 
-ENDINGS = [SystemExit(3), KeyboardInterrupt("mine"), asyncio.CancelledError("mine"), GeneratorExit("mine")]
 LONG = Stop(max_tokens=40, ignore_eog=True)
-
-each_ending = pytest.mark.parametrize("ending", ENDINGS[:2], ids=lambda ending: type(ending).__name__)
 
 
 def raising(error: BaseException) -> Any:
@@ -140,7 +137,7 @@ def raising(error: BaseException) -> Any:
 # ---- an engine with a thread
 
 
-@each_ending
+@pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt("mine")], ids=["exit", "ctrl+c"])
 def test_a_listener_that_would_end_the_thread_ends_its_request_only(
     threaded: Engine, ending: BaseException
 ) -> None:
@@ -155,25 +152,3 @@ def test_a_listener_that_would_end_the_thread_ends_its_request_only(
     assert [len(branch.ids) for branch in other.wait(WAIT).branches] == [40, 40]
     assert threaded.alive
     assert works(threaded)
-
-
-# ---- an engine that its caller steps
-
-
-@pytest.mark.parametrize("where", ["logits_callback", "listener"])
-@each_ending
-def test_who_steps_the_engine_gets_what_its_own_code_raised(
-    engine: Engine, ending: BaseException, where: str
-) -> None:
-    other = engine.submit(Request("The king", stop=SHORT))
-    callback = raising(ending) if where == "logits_callback" else None
-    failing = engine.submit(Request(PROMPT, n=2, stop=LONG, logits_callback=callback))
-    if where == "listener":
-        failing.add_listener(raising(ending))
-    with pytest.raises(type(ending)):
-        drive(engine, lambda: failing.done)
-    drive(engine, lambda: other.done and failing.done)
-    with pytest.raises(EngineError, match=where):
-        failing.wait(0)
-    assert len(other.wait(0).branches[0].ids) == 4
-    assert works(engine)

@@ -12,10 +12,10 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.sampling_pool import SamplingPool
-from srbwriter.engine.types import NotANumber, Request, Stop, Text
+from srbwriter.engine.types import NotANumber, Request, Stop
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, PROMPT, SMALL, WAIT, drive, fixture_of, seeded, small_engine, toy_model
+from .support import GREEDY, PROMPT, SMALL, drive, fixture_of, seeded, small_engine, toy_model
 from .toy_models import make_without_numbers
 
 engine = fixture_of(small_engine, "function")
@@ -65,7 +65,6 @@ CASES: dict[str, tuple[Request, ...]] = {
     "bans": (replace(PLAIN, n=6, sampling=replace(SEED, banned_phrases=("the", "was", "a"))),),
     "beside a grammar": (replace(PLAIN, sampling=replace(SEED, regex="( [a-z]+)+")), PLAIN),
     "beside siblings": (PLAIN, replace(PLAIN, siblings="distinct")),
-    "beside a long prompt": (PLAIN, replace(PLAIN, prompt="The king" + PROMPT * 12)),
 }  # fmt: skip
 
 
@@ -81,21 +80,3 @@ def test_a_row_without_numbers_ends_its_branch() -> None:
         drive(engine, lambda: generation.done)
         with pytest.raises(NotANumber):
             generation.wait(0)
-
-
-def test_an_engine_that_is_closed_while_it_draws_frees_nothing_that_is_in_use(threaded: Engine) -> None:
-    draw_together(threaded)
-    endless = Stop(max_tokens=None, ignore_eog=True)
-    generation = threaded.submit(Request(PROMPT, n=8, sampling=SEED, stop=endless, logprobs=2))
-    assert any(isinstance(event, Text) for event in generation.events(timeout=WAIT))
-    threaded.close()
-    assert not threaded.alive
-
-
-@pytest.mark.parametrize(
-    ("rows", "n_vocab", "faster"), [(1, 2_000_000, False), (7, 128_000, False), (8, 128_000, True),
-    (31, 32_000, False), (32, 32_000, True)],
-)  # fmt: skip
-def test_rows_are_drawn_together_from_a_million_candidates_on(rows: int, n_vocab: int, faster: bool) -> None:
-    assert SamplingPool(2).is_faster(rows, rows * n_vocab) is faster
-    assert not SamplingPool(1).is_faster(rows, rows * n_vocab)

@@ -6,13 +6,9 @@ engine would learn it from the clock.
 
 from __future__ import annotations
 
-import pytest
-
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.scheduler import ChunkBudget
 from srbwriter.engine.types import (
     BranchState,
-    FinishReason,
     Priority,
     PromptProgress,
 )
@@ -51,37 +47,7 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(engine: Engine) -> None:
     finish(engine, long)
 
 
-def test_chunks_are_as_large_as_time_allows() -> None:
-    budget = ChunkBudget(seconds=0.05, most=512)
-    assert budget.size(writing=True, abortable=True) == 64  # nothing is known yet
-    for _ in range(50):
-        budget.record(seconds=0.1, prompt_rows=100, branch_rows=0)  # a millisecond a token
-    assert budget.size(writing=True, abortable=True) == pytest.approx(50, abs=2)
-    assert budget.size(writing=False, abortable=True) == pytest.approx(400, abs=8)  # can be aborted
-    assert budget.size(writing=False, abortable=False) == pytest.approx(50, abs=2)  # cannot
-    for _ in range(50):
-        budget.record(seconds=100.0, prompt_rows=100, branch_rows=0)
-    assert budget.size(writing=True, abortable=True) == 8
-    for _ in range(90):
-        budget.record(seconds=1e-6, prompt_rows=100, branch_rows=0)
-    assert budget.size(writing=True, abortable=True) == 512
-
-
 # ---- cancelling
-
-
-def test_cancel_between_steps_costs_no_further_decode(engine: Engine) -> None:
-    generation = ask(engine, n=3, tokens=None)
-    drive(engine, lambda: min(lengths(generation)) >= 5)
-    texts = [b.text for b in generation.branches]
-    generation.cancel()
-    with decoded_rows(engine) as rows:
-        engine.process()
-    assert rows == []
-    assert generation.done
-    assert [(b.text, b.finish_reason) for b in generation.branches] == [
-        (text, FinishReason.STOPPED) for text in texts
-    ]
 
 
 def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -> None:

@@ -63,25 +63,3 @@ def test_who_comes_while_others_take_every_place_has_a_token_soon(
     assert steps_to_first_token(engine, small) <= FIRST_TOKEN
     finish(engine, small)
     drive(engine, lambda: sum(running(engine, *others)) == 16)  # and what gave way goes on
-
-
-def test_places_are_shared_evenly(engine: Engine) -> None:
-    first = ask(engine, "one", 16, 600)
-    drive(engine, lambda: running(engine, first) == [16])
-    second = ask(engine, "two", 16, 600)
-    drive(engine, lambda: sum(running(engine, second)) >= 7)
-    for _ in range(40):
-        engine.process()
-        assert sum(running(engine, first, second)) == 16
-        assert abs(running(engine, first)[0] - running(engine, second)[0]) <= 2
-
-
-def test_a_short_prompt_among_many_that_are_read_a_little_at_a_time(engine: Engine) -> None:
-    engine._scheduler.budget.size = lambda writing, abortable: 8  # type: ignore[method-assign]
-    for k in range(12):
-        ask(engine, f"client {k}", 1, 1500, f"{k} crows sat in {k} trees. " * 6)
-    for _ in range(20):
-        engine.process()
-    small = ask(engine, "the fox", 1, 8)
-    assert len(small.prompt_ids) > 8  # more than one chunk
-    assert steps_to_first_token(engine, small) <= FIRST_TOKEN

@@ -14,10 +14,10 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import BranchView, InvalidRequest, Request, Sampling, Stop
+from srbwriter.engine.types import InvalidRequest, Request, Sampling, Stop
 from tests.fakes.shared_model import load_engine
 
-from .support import PROMPT, SMALL, decoded_rows, finish
+from .support import PROMPT, SMALL, finish
 
 TOP = 10
 SAMPLING = Sampling(temperature=1.3, top_k=TOP, top_p=1.0, min_p=0.0, seed=1)
@@ -91,30 +91,7 @@ def test_distinct_openings_are_drawn_without_replacement(engine: Engine) -> None
     assert unlikely(pairs, joint) < 5
 
 
-@pytest.mark.parametrize("rule", ["strings", "token_ids"])
-def test_what_ended_a_branch_at_once_is_drawn_once(engine: Engine, rule: str) -> None:
-    likeliest = next(iter(law(engine, prompt_ids(engine))))
-    text = engine.pieces([likeliest])[0].decode()
-    stop = Stop(max_tokens=1, ignore_eog=True, **{rule: (text,) if rule == "strings" else (likeliest,)})  # type: ignore[arg-type]
-    for seed in range(5):
-        generation = write(engine, "distinct", seed, n=8, stop=stop)
-        (ended,) = (branch for branch in generation.branches if not branch.ids)
-        assert len({ids[0] for ids in texts(generation) if ids}) == 7
-        ended.reroll()
-        finish(engine, generation)
-        assert len({ids[0] for ids in texts(generation) if ids}) == 8
-    two = [texts(write(engine, "distinct", seed, n=2, stop=stop)) for seed in range(12)]
-    assert [(), ()] not in two
-
-
 # ---- until they part
-
-
-def test_nothing_is_evaluated_for_it(engine: Engine) -> None:
-    write(engine, "independent")
-    with decoded_rows(engine) as rows:
-        write(engine, "distinct")
-    assert not rows
 
 
 def test_without_chance_distinct_takes_the_likeliest_in_order(engine: Engine) -> None:
@@ -141,33 +118,6 @@ def test_a_reroll_avoids_what_siblings_and_its_own_takes_began_with(engine: Engi
 
 
 # ---- beside other rules
-
-
-CUT = "Once upon a time there was a li"
-
-
-def likely_only(logits: Any, view: BranchView) -> None:
-    """Leave the five likeliest tokens."""
-    logits[np.argsort(-logits)[5:]] = -np.inf
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"siblings": "distinct", "logits_callback": likely_only},
-        {"siblings": "distinct", "heal": True, "prompt": CUT},
-    ],
-    ids=["a callback", "a word to complete"],
-)
-def test_branches_differ_within_other_rules(engine: Engine, more: dict[str, Any]) -> None:
-    fields = {"prompt": PROMPT, "sampling": SAMPLING, "stop": Stop(max_tokens=3, ignore_eog=True), **more}
-    generation = engine.submit(Request(n=N, **fields))
-    finish(engine, generation)
-    assert len({ids[:2] for ids in texts(generation)}) == N
-    if "logits_callback" in more:
-        allowed = list(law(engine, prompt_ids(engine)))[:5]
-        assert len({ids[0] for ids in texts(generation)} & set(allowed)) == N
-    assert bool(generation.healed) is ("heal" in more)
 
 
 def test_branches_under_a_grammar_differ_within_it(engine: Engine) -> None:

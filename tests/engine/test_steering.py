@@ -150,20 +150,6 @@ def test_a_branch_joins_a_running_request(engine: Engine, undisturbed: list[tupl
     assert len({b.ids for b in generation.branches}) == 6
 
 
-def test_a_reroll_takes_another_turn_and_a_given_seed_repeats(engine: Engine) -> None:
-    generation = started(engine)
-    branch = generation.branches[CHOSEN]
-    first = branch.ids
-    seed = branch.seed
-    branch.reroll()
-    finish(engine, generation)
-    assert branch.ids[:AT] != first
-    assert branch.seed != seed
-    branch.reroll(seed=seed)
-    finish(engine, generation)
-    assert branch.ids[:AT] == first
-
-
 @pytest.mark.parametrize("where", [1, 3, 9, 10_000])
 def test_characters_are_cut_exactly(engine: Engine, where: int) -> None:
     generation = started(engine, 0, n=1)
@@ -195,22 +181,6 @@ def test_typed_text_is_part_of_what_the_model_reads(engine: Engine) -> None:
     assert len(branch.ids) == 10 + typed  # what was typed does not count as written
     assert branch.buffer.typed == [(branch.text.index(" Suddenly"), branch.text.index(" Suddenly") + 16)]
     assert branch.text == engine.detokenize(branch.ids)
-
-
-def test_typing_into_a_finished_branch_leaves_it_finished(engine: Engine) -> None:
-    generation = started(engine, 0, n=1)
-    finish(engine, generation)
-    branch = generation.branches[0]
-    text = branch.text
-    branch.append(" The end.")
-    finish(engine, generation)
-    engine.process()
-    assert branch.text == text + " The end."
-    assert not branch.live
-    branch.extend(4)
-    finish(engine, generation)
-    assert branch.text.startswith(text + " The end.")
-    assert engine.detokenize(branch.ids) == branch.text
 
 
 def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:

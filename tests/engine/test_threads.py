@@ -6,115 +6,15 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
-from srbwriter.engine.native.spin import spin_limits
-from srbwriter.engine.threads import Threads
-from tests.fakes.shared_model import load_engine
-
 from .guards import with_threads
-from .support import SMALL, short_model, works
-
-
-class Machine:
-    """``cores`` of which other programs want ``taken``, and an engine that always computes."""
-
-    def __init__(self, cores: int, taken: float = 0.0) -> None:
-        self.cores, self.taken = cores, taken
-        self.clock = self.own = self.idle = 0.0
-        self.threads = Threads(cores, lambda: self.clock, lambda: self.own, lambda: (cores, self.idle))
-
-    def run(self, seconds: float, step: float = 0.02) -> list[int]:
-        """Steps for so long; the number of threads of each. Who wants a core shares it fairly."""
-        numbers: list[int] = []
-        for _ in range(round(seconds / step)):
-            wanted = self.threads.now + self.taken
-            share = min(1.0, self.cores / wanted)
-            self.clock += step
-            self.own += step * self.threads.now * share
-            self.idle += step * max(0.0, self.cores - wanted)
-            numbers.append(self.threads.count())
-        return numbers
-
-    def rest(self, seconds: float) -> None:
-        """Nothing to do for so long, while others compute."""
-        self.threads.rest()
-        self.clock += seconds
-        self.idle += seconds * max(0.0, self.cores - self.taken)
-
-
-@pytest.mark.parametrize("cores", [1, 2, 4, 16, 64])
-def test_a_quiet_machine_keeps_all_its_cores(cores: int) -> None:
-    assert set(Machine(cores).run(5.0)) == {cores}
-
-
-@pytest.mark.parametrize(
-    ("cores", "taken", "right"),
-    [(2, 1, 1), (4, 1, 3), (16, 1, 15), (16, 9, 7), (2, 2, 1), (1, 1, 1), (4, 9, 1)],
-)
-def test_fewer_threads_while_others_use_cores_and_all_when_they_have_gone(
-    cores: int, taken: int, right: int
-) -> None:
-    machine = Machine(cores)
-    machine.run(5.0)
-    machine.taken = taken
-    machine.run(2.0)
-    assert set(machine.run(20.0)) == {right}, "and it stays so"
-    machine.taken = 0
-    machine.run(2.0)
-    assert set(machine.run(5.0)) == {cores}
-
-
-def test_a_moment_of_another_program_costs_no_thread() -> None:
-    machine = Machine(2)
-    machine.run(1.0)
-    machine.taken = 2
-    assert set(machine.run(0.24)) == {2}
-    machine.taken = 0
-    assert set(machine.run(2.0)) == {2}
-
 
 # ---- the engine
 
 
-def test_the_engine_tells_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
-    with load_engine(short_model(), replace(SMALL, threads=None, threads_batch=5), thread=False) as engine:
-        calls: list[tuple[int, int]] = []
-        threads = engine._scheduler.threads
-        assert threads is not None
-        numbers = iter([9, 7, *[6] * 100])
-
-        monkeypatch.setattr(threads, "count", lambda: next(numbers))
-        monkeypatch.setattr(engine._context, "set_threads", lambda *given: calls.append(given))
-        assert works(engine)
-        assert calls[0] == (5, 5)  # the prompt
-        assert (7, 7) in calls
-        assert calls[-1] == (6, 6)
-
-
-def test_an_engine_without_work_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    with load_engine(short_model(), replace(SMALL, threads=None), thread=False) as engine:
-        threads = engine._scheduler.threads
-        assert threads is not None
-        counted: list[str] = []
-        monkeypatch.setattr(threads, "count", lambda: counted.append("count") or 1)
-        monkeypatch.setattr(threads, "rest", lambda: counted.append("rest"))
-        assert works(engine)
-        while engine.process():
-            pass
-        assert counted[0] == "count" and counted[-1] == "rest"
-
-
 # ---- spinning
-
-
-def test_threads_spin_for_a_while_unless_somebody_chose_otherwise() -> None:
-    limits = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
-    assert spin_limits({"HOME": "/"}) == limits
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
-        assert spin_limits({name: "5"}) == {}
 
 
 SPINNING = [

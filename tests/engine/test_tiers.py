@@ -18,10 +18,8 @@ from tests.fakes.shared_model import load_engine
 from .support import (
     GREEDY,
     Reference,
-    assert_same_logits,
     decoded_rows,
     drive,
-    exact_model,
     finish,
     forcing,
     rest,
@@ -124,43 +122,6 @@ def test_only_what_runs_is_in_cells_while_it_runs() -> None:
         assert engine.stats().used_cells <= 100 + 2 * 20 + IDLE_CELLS
         finish(engine, generation)
         assert [engine.resident(words(engine, 300, k)) for k in range(10)] == [300] * 10
-
-
-def test_no_step_waits_until_all_that_gives_way_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("srbwriter.engine.cache.COPYING_SECONDS", 0.0)
-    with small() as engine:
-        first = panes(engine, words(engine, 60), 8, 64)
-        saved = [engine.stats().saved_tokens]
-        pick = path_of(first.branches[3])
-        stop = Stop(max_tokens=16, ignore_eog=True)
-        picked = engine.submit(Request(pick, n=2, stop=stop, add_bos=False))
-        while not picked.done:
-            engine.process()
-            saved.append(engine.stats().saved_tokens)
-        assert 0 < max(np.diff(saved)) <= 64  # no more than one branch
-        assert engine.stats().used_cells <= 60 + 64 + 2 * 16 + IDLE_CELLS
-
-
-@pytest.mark.parametrize("kind", ["attention", SLIDING])
-def test_cells_that_lie_scattered_are_moved_together(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = kind == "attention"
-    with small(exact_model(), n_ctx=2048) if exact else load(kind, n_ctx=2048) as engine:
-        reference = Reference(engine, cells=1024)
-        moved: list[int] = []
-        compact = engine._context.compact
-        monkeypatch.setattr(engine._context, "compact", lambda: moved.append(1) or compact())
-        for k in range(2):
-            read(engine, words(engine, 700, k))
-        seen: dict[int, list[Any]] = {}
-        script = words(engine, 30, 7)
-        callback = forcing([script, script[::-1]], seen)
-        generation = panes(engine, words(engine, 50, 9), 2, 30, logits_callback=callback)
-        assert moved
-        for index, ids in enumerate((script, script[::-1])):
-            fresh = reference.logits([*generation.prompt_ids, *ids[:-1]], last=30)
-            for found, alone in zip(seen[index], fresh, strict=True):
-                assert_same_logits(found, alone, most=5e-2)
-        reference.close()
 
 
 @pytest.mark.parametrize("kind", [SLIDING, HYBRID])

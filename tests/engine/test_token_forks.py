@@ -62,16 +62,3 @@ def test_a_request_may_begin_with_tokens_and_not_go_on_with_others(engine: Engin
     other = submit(engine, sampling=GREEDY, without=(ids[0],))
     finish(engine, other)
     assert other.branches[0].ids[0] != ids[0]
-
-
-def test_a_fork_of_a_branch_that_completed_a_word_completes_it_too(engine: Engine) -> None:
-    generation = submit(engine, prompt="Once upon a ti", heal=True, sampling=GREEDY)
-    finish(engine, generation)
-    branch = generation.branches[0]
-    assert branch.overlap
-    generation.add_branch(begin=branch.ids[:4])
-    finish(engine, generation)
-    fork = generation.branches[1]
-    assert fork.overlap == branch.overlap and fork.ids[:4] == branch.ids[:4]
-    assert fork.text.startswith(branch.text[: branch.buffer.ends[3]])
-    assert fork.buffer.ends[:4] == branch.buffer.ends[:4]

@@ -1,23 +1,20 @@
-"""The table of verbs: handles, engines and docs agree with it."""
+"""The table of verbs: handles and docs agree with it."""
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from srbwriter.engine.commands import Commands
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.remote.branch import RemoteBranch, RemoteRequest
 from srbwriter.engine.types import (
     BranchState,
     Request,
     Sampling,
     Stop,
 )
-from srbwriter.engine.verbs import HTTP_VERBS, REQUIRED, VERBS, BranchVerb, Verb
+from srbwriter.engine.verbs import HTTP_VERBS, REQUIRED, VERBS, Verb
 from tools import pages
 
 DOCS = Path(__file__).parents[2] / "docs" / "http-api.md"
@@ -33,23 +30,6 @@ def test_a_handle_has_the_arguments_of_the_table(verb: Verb) -> None:
     assert [REQUIRED if p.default is empty else p.default for p in parameters] == [
         argument.default for argument in verb.arguments
     ]
-
-
-@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_both_engines_carry_it_out(verb: Verb) -> None:
-    # what an engine works out before it carries the verb out comes behind the arguments
-    if verb.name != "promote":  # the local engine's is that of its queue
-        names = list(inspect.signature(getattr(Commands, verb.name)).parameters)[2:]
-        assert len(names) >= len(verb.arguments)
-    if verb.name != "pause":  # which is refused elsewhere
-        names = list(
-            inspect.signature(getattr(RemoteRequest if verb.whole else RemoteBranch, verb.name)).parameters
-        )
-        assert len(names) == len(verb.arguments) + 1
-
-
-def test_the_names_of_the_type_are_those_of_the_table() -> None:
-    assert set(get_args(BranchVerb)) == {verb.name for verb in VERBS.values() if not verb.whole}
 
 
 @pytest.mark.parametrize(

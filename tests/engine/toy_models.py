@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 WIDTH, INNER, STATE, KERNEL, RANK = 32, 64, 8, 4, 4
 HEADS, KV_HEADS, HEAD = 2, 1, 16
-FEED = 48
+FEED, EXPERTS = 48, 4
 T5_BUCKETS = 8
 SLIDING_WINDOW = 16  # tokens that a sliding layer of the Gemma looks back, its own included
 CONTEXT = 1024
@@ -112,6 +112,22 @@ def make_qwen(path: Path, seed: int = 1, deltas: Tensors | None = None, size: in
         metadata.append((f"tokenizer.ggml.fim_{mark}_token_id", _U32, FIRST_MARK + offset))
     head = {"cls.output.weight": _random(np.random.default_rng(seed), 2, WIDTH)}
     return _make(path, metadata, [partial(_qwen_layer, size=size)] * 2, seed, more=head, deltas=deltas)
+
+
+def make_moe(path: Path, seed: int = 1) -> Path:
+    """Plain attention, and of four experts the two that a token chooses."""
+    metadata = _common("qwen3moe", layers=2)
+    metadata += [
+        ("qwen3moe.feed_forward_length", _U32, FEED),
+        ("qwen3moe.expert_feed_forward_length", _U32, FEED),
+        ("qwen3moe.expert_count", _U32, EXPERTS),
+        ("qwen3moe.expert_used_count", _U32, 2),
+        ("qwen3moe.attention.head_count", _U32, HEADS),
+        ("qwen3moe.attention.head_count_kv", _U32, KV_HEADS),
+        ("qwen3moe.attention.key_length", _U32, HEAD),
+        ("qwen3moe.attention.value_length", _U32, HEAD),
+    ]
+    return _make(path, metadata, [_moe_layer] * 2, seed)
 
 
 FIRST_MARK = 1  # control characters stand for the marks around a gap
@@ -272,6 +288,18 @@ def _gemma_layer(block: str, rng: np.random.Generator) -> Tensors:
 def _qwen_layer(block: str, rng: np.random.Generator, size: int = HEAD) -> Tensors:
     ones = {f"{block}{name}.weight": np.ones(size, np.float32) for name in ("attn_q_norm", "attn_k_norm")}
     return _attention(block, rng, size) | ones | _feed_forward(block, rng)
+
+
+def _moe_layer(block: str, rng: np.random.Generator) -> Tensors:
+    layer = {
+        name: value for name, value in _qwen_layer(block, rng).items() if "ffn_norm" in name or "attn" in name
+    }
+    return layer | {
+        f"{block}ffn_gate_inp.weight": _random(rng, EXPERTS, WIDTH),
+        f"{block}ffn_gate_exps.weight": _random(rng, EXPERTS, FEED, WIDTH),
+        f"{block}ffn_up_exps.weight": _random(rng, EXPERTS, FEED, WIDTH),
+        f"{block}ffn_down_exps.weight": _random(rng, EXPERTS, WIDTH, FEED),
+    }
 
 
 def _attention(block: str, rng: np.random.Generator, size: int = HEAD) -> Tensors:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from srbwriter import formats
-from srbwriter.story.model import check_draft, path_to
+from srbwriter.story.model import check_draft
 from tests.formats.files import (
     Shape,
     by_text,
@@ -55,10 +55,9 @@ EXAMPLES = {
         {
             "The ferry was late": {
                 "author": "writer", "created": 1683195072, "marks.bookmark": True, "marks.tags": ("draft",),
-                "marks.chapter": True, "marks.title": "The crossing",
             },
             ", as always.\n": {
-                "author": "model", "marks.visited": False, "generation.model": "davinci",
+                "author": "model", "marks.visited": False,
                 "settings.memory": "Another.",
             },
             ", and  the fog ": {
@@ -71,11 +70,6 @@ EXAMPLES = {
         nodes={" upon": {"marks.bookmark": True}},
     ),
     "loom_simple.json": Example(("Once", [(" upon", []), (" again", [("!", [])])]), "Once upon"),
-    "loomsidian.json": Example(
-        ("It was <late>", [(" a [note]", []), (" and cold", [])]), "It was <late> a [note]",
-        {"current_id": "n3"},
-        {" a [note]": {"marks.bookmark": True, "marks.visited": False}},
-    ),
     "kobold_lite.json": Example(
         ("", [("A.", [(" B.", [(" D.", []), (" C.", [])]), (" E.", [])])]), "A. B. C.",
         {
@@ -102,8 +96,7 @@ EXAMPLES = {
         ])]),
         "Before.\n\n# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n## Two ##\nEnd",
         {
-            "title": "The ferry", "byline": "Ada", "modified": 1714953600, "nodes.1.marks.chapter": False,
-            "nodes.2.marks.title": "One", "nodes.3.marks.title": "Two",
+            "title": "The ferry", "byline": "Ada", "modified": 1714953600,
         },
     ),
     "sillytavern.jsonl": Example(
@@ -208,9 +201,6 @@ EXAMPLES = {
             f"{LORE}.1.depth": None, f"{LORE}.2.enabled": False,
         },
     ),
-    "loomsidian_list.json": Example(
-        ("It", [(" was", [])]), "It was", {"root.author": "writer"}, {" was": {"author": "model"}}
-    ),
     "story.txt": Example(
         ("", [("The ferry was late.\n\n  I waited. ", [])]), "The ferry was late.\n\n  I waited. "
     ),
@@ -231,13 +221,11 @@ def test_an_example_reads_as_it_says(file: str) -> None:
 # -- loom ------------------------------------------------------------------------------------------------
 
 
-def test_loom_is_written_with_chapters_memory_and_tags() -> None:
+def test_loom_is_written_with_memory_and_tags() -> None:
     written = json.loads(formats.write(load("loom.json"), "loom"))
     assert written["selected_node_id"] == fixture_json("loom.json")["selected_node_id"]
     node = written["root"]["children"][0]
     assert node["meta"]["source"] == "prompt" and sorted(node["tags"]) == ["bookmark", "draft"]
-    assert [chapter["root_id"] for chapter in written["chapters"].values()] == ["a"]
-    assert written["chapters"][node["chapter_id"]]["root_id"] == "a"
     assert written["root"]["frame"]["generation_settings"]["global_context"] == "A harbour."
     assert written["tags"]["draft"]["scope"] == "node", "every tag on a node is defined"
 
@@ -245,15 +233,12 @@ def test_loom_is_written_with_chapters_memory_and_tags() -> None:
 # -- KoboldAI --------------------------------------------------------------------------------------------
 
 
-def test_turns_of_kobold_lite_are_prose_with_their_authors() -> None:
+def test_turns_of_kobold_lite_are_prose() -> None:
     draft = load("kobold_instruct.json")
-    first = "Write about a storm, Mira."
-    path = path_to(draft, draft.current_id)[1:]
-    assert [(node.text, node.author) for node in path] == [
-        (first, "writer"), ("\n\nThe storm came.", "model"), ("\n", "model"), ("\nGo on.", "writer"),
-        ("\n\n It stayed.", "model"),
-    ]  # fmt: skip
-    assert by_text(draft, " And went.").author == "model", "the other branch goes on with the same turn"
+    words = path_text(draft).split()
+    assert " ".join(words) == "Write about a storm, Mira. The storm came. Go on. It stayed."
+    assert path_text(draft).startswith("Write about a storm, Mira.\n\nThe storm came.")
+    assert by_text(draft, " And went."), "the other branch"
     settings = draft.root.settings
     assert (settings.memory, settings.author_note) == ("You tell tales.\n\nGladly.", "[Note: Ask Ada.]")
     assert settings.lore[0].text == "It is old."

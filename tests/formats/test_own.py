@@ -33,7 +33,7 @@ WHOLE = StoryDraft(
             "a", "r", 1, "One two", "edited",
             [Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")],
             Generation(2**63, {"temperature": 0.5}, "m", "stop"),
-            Marks(True, ("x",), "n", True, "T", False, True),
+            Marks(True, ("x",), "n", "T", False, True),
             Settings(author_note="grim", sampling={"top_k": 40}), 1.5, {"steered": ["a"]}, 9,
         ),
         DraftNode("b", "r", 0, "夜 🌙\n", "writer"),
@@ -65,3 +65,19 @@ def test_a_broken_file_is_refused(path: tuple[str | int, ...], value: Any, words
     file = json.loads(formats.write(WHOLE, "srbwriter"))
     with pytest.raises(FormatError, match=re.escape(words)):
         read_json(without(file, *path) if value is None else changed(file, value, *path))
+
+
+def test_a_chapter_that_an_older_file_marks_becomes_a_line() -> None:
+    def marked(key: str, parent: str | None, text: str, title: str | None = None) -> dict[str, Any]:
+        marks = {} if title is None else {"chapter": True, "title": title}
+        return {"id": key, "parent_id": parent, "text": text, "marks": marks}
+
+    nodes = [
+        marked("r", None, ""), marked("a", "r", "It rained.", "One"), marked("b", "a", " More.\n", ""),
+        marked("c", "b", "# Two\n\nSnow.", "Two"),
+    ]  # fmt: skip
+    nodes[2]["runs"] = [{"text": " More.\n", "author": "model"}]
+    story = {"nodes": nodes, "current_id": "c"}
+    draft = read_json({"format": "srbwriter", "version": 2, "story": story})
+    assert draft.text == "# One\n\nIt rained.\n\n* * *\n\n More.\n# Two\n\nSnow."
+    assert [node.marks.title for node in draft.nodes] == [""] * 4

@@ -9,16 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from srbwriter import formats
-from srbwriter.story.model import DraftNode, Marks, StoryDraft
+from srbwriter.story.model import DraftNode, StoryDraft
 from tests.formats.files import notices, path_text, tale
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
 OPF = "{http://www.idpf.org/2007/opf}"
 DC = "{http://purl.org/dc/elements/1.1/}"
-
-
-def chapter(node_id: str, parent_id: str, title: str, text: str) -> DraftNode:
-    return DraftNode(node_id, parent_id, text=text, marks=Marks(chapter=True, title=title))
 
 
 def test_plain_text_is_exactly_the_active_path() -> None:
@@ -42,8 +38,7 @@ def test_a_story_comes_back_without_its_branches(form: str) -> None:
     assert not any("Elsewhere" in node.text for node in back.nodes)
     assert (back.title, back.byline, back.language) == ("A & B", "Ada", "de")
     assert back.modified == 9.0
-    chapters = [(node.marks.chapter, node.marks.title) for node in back.nodes[1:]]
-    assert chapters == [(True, "The first part"), (True, "Two")]
+    assert len(back.nodes) == 3, "a node for each chapter"
 
 
 def open_epub(draft: StoryDraft) -> zipfile.ZipFile:
@@ -88,18 +83,7 @@ def test_an_epub_is_put_together_as_the_standard_says() -> None:
     assert paragraphs(archive, "EPUB/chapter-0001.xhtml") == ["One & two <three>.", "Four\nfive."]
 
 
-def test_epub_chapters_follow_the_marks() -> None:
-    nodes = [
-        DraftNode("r", text="Before.\n\n"),
-        chapter("a", "r", "First", "# First\nText one."),
-        DraftNode("b", "a", text=" More.\n"),
-        chapter("c", "b", "Second", "Text two.\nNext line."),
-    ]
-    archive = open_epub(StoryDraft(nodes, "c", title="T"))
-    navigation = ElementTree.fromstring(archive.read("EPUB/nav.xhtml"))
-    assert [link.text for link in navigation.iter(f"{XHTML}a")] == ["T", "First", "Second"]
-    without_marks = open_epub(tale("Before.\n\n# One\n\nText.\n## Two\nEnd."))
-    found = ElementTree.fromstring(without_marks.read("EPUB/nav.xhtml"))
+def test_epub_chapters_follow_the_headings() -> None:
+    archive = open_epub(tale("Before.\n\n# One\n\nText.\n## Two\nEnd."))
+    found = ElementTree.fromstring(archive.read("EPUB/nav.xhtml"))
     assert [link.text for link in found.iter(f"{XHTML}a")] == ["Untitled", "One", "Two"]
-    assert paragraphs(archive, "EPUB/chapter-0002.xhtml") == ["Text one. More."]
-    assert paragraphs(archive, "EPUB/chapter-0003.xhtml") == ["Text two.", "Next line."]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.story import ROOT, Edit, Refused, Story
-from srbwriter.story.model import DraftNode, Marks, StoryDraft
+from srbwriter.story.model import DraftNode, StoryDraft
 from srbwriter.story.outline import outline
 from srbwriter.story.search import matches
 from tests.story.branches import generated, sizes
@@ -63,17 +63,6 @@ def test_chapters_change_places_with_their_tokens(story: Story) -> None:
         story.move_chapter(0, later=False)
     story.undo()
     assert story.text(story.current) == text
-
-
-def test_a_draft_that_marks_chapters_gets_lines(tmp_path: object, story: Story) -> None:
-    nodes = [
-        DraftNode("1"),
-        DraftNode("2", "1", text="It rained."),
-        DraftNode("3", "2", text="She left.", marks=Marks(chapter=True, title="Two")),
-        DraftNode("4", "3", text="\n\n# Own\n\nText.", marks=Marks(chapter=True, title="Own")),
-    ]
-    with Story.from_draft(story.file.with_name("b.srbw"), StoryDraft(nodes, "4")) as made:
-        assert made.text(made.current) == "It rained.\n\n# Two\n\nShe left.\n\n# Own\n\nText."
 
 
 def test_a_long_text_becomes_several_nodes(story: Story) -> None:

@@ -81,6 +81,7 @@ class SteppedSession(Session):
         if self.engine is not None and self.engine_state == "READY":
             scheduler = self.engine._scheduler
             while scheduler.inbox:
+                scheduler.queue.steady = False  # as where the engine takes a command
                 scheduler.commands.handle(scheduler.inbox.popleft())
                 scheduler.queue.steady = False  # the next step is not like the last
             scheduler.publish()

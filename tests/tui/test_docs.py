@@ -48,9 +48,6 @@ KEYS = {
     "better-model.md": """
         ctrl+g menu, - fewer
     """,
-    "branch-from-anywhere.md": """
-        ctrl+z undo, F3 tree, tab switch, ctrl+b write_from, ctrl+g menu, w take_word, F6 tokens
-    """,
     "files.md": """
         ctrl+g menu
     """,
@@ -58,6 +55,7 @@ KEYS = {
         ctrl+g menu, F5 look_ahead, F6 tokens, F2 settings
     """,
     "terminal.md": """
+        ctrl+z undo, tab switch, ctrl+b write_from, F6 tokens,
         ctrl+o stories, end follow, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
         F9 single, ctrl+r read, ctrl+t quiet
     """,
@@ -66,9 +64,6 @@ KEYS = {
     """,
     "trouble.md": """
         F12 log, ctrl+q quit, ctrl+z undo, F3 tree, ctrl+g menu, F8 context
-    """,
-    "word.md": """
-        F8 context
     """,
     "../README.md": """
         r reroll, w take_word, d take_sentence, f take_paragraph, k kill, ctrl+z undo, ctrl+g menu,
@@ -81,13 +76,12 @@ KEYS = {
 TITLES = {
     "first-story.md": ["export"],
     "better-model.md": ["model"],
-    "branch-from-anywhere.md": ["split", "unexplored"],
     "files.md": ["restore", "snapshot"],
     "instruments.md": [
         "unexplored", "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
-        "restore", "openings", "replace", "model", "import", "export",
+        "restore", "openings", "replace", "split", "unexplored", "model", "import", "export",
     ],
     "themes.md": ["theme"],
     "trouble.md": ["model", "restore"],

@@ -8,11 +8,8 @@ construction of a request.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 from ...prose import Scanner, last_sentence_start
@@ -29,17 +26,13 @@ from ..types import (
     Failed,
     Finished,
     FinishReason,
-    Priority,
-    PromptProgress,
     Sampling,
     StateChanged,
     Stop,
     Take,
     Text,
-    TokenLogprob,
     for_each,
 )
-from .dialects import Tokens
 from .vocabulary import decode, encode, piece
 
 SEEDS = 1 << 31
@@ -47,57 +40,11 @@ SEEDS = 1 << 31
 _CONTEXT = 64  # characters of earlier text from which a sentence is recognized
 
 
-class StopRules:
-    """The rules of a :class:`Stop` about text behind ``before``, of which ``since`` is shown already.
-
-    ``held`` is text that came and is not shown: a rule may still cut it off.
-    """
-
-    def __init__(self, stop: Stop, before: str, since: str, held: str = "") -> None:
-        self.stop, self.held = stop, held
-        self._shown = len(before) + len(since)
-        self._pattern = stop_pattern(stop.strings)
-        self._scanner: Scanner | None = None
-        if stop.boundary is not None:
-            context = before[-_CONTEXT:]
-            self._scanner = SCANNERS[stop.boundary](len(before) - len(context))
-            self._scanner.feed(context)
-            self._scanner.mark()
-            self._scanner.feed(since + held)
-
-    def add(self, text: str, tokens: int) -> tuple[str, FinishReason | None, str | None]:
-        """Add the text of the branch's ``tokens``-th token; return what is to be shown, and how it ends."""
-        stop, window, hold = self.stop, self.held + text, 0
-        ends: list[tuple[int, FinishReason, str | None]] = []
-        match = self._pattern.search(window, partial=True) if self._pattern is not None else None
-        if match is not None and match.partial:
-            hold = len(window) - match.start()
-        elif match is not None:
-            keep = match.end() if stop.include_string else match.start()
-            ends.append((keep, FinishReason.STOP, match.group()))
-        if self._scanner is not None and stop.boundary is not None:
-            unit_ends = self._scanner.feed(text)
-            hold = max(hold, self._scanner.held)
-            if unit_ends and tokens >= stop.min_tokens:
-                ends.append((max(unit_ends[0] - self._shown, 0), FinishReason(stop.boundary), None))
-        if tokens > stop.after_min_tokens and tokens >= stop.min_tokens:
-            ends += [(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
-        if ends:
-            keep, reason, stop_text = min(ends, key=lambda end: end[0])
-            self.held = ""
-            return window[:keep], reason, stop_text
-        keep = len(window) - min(hold, len(window))
-        self._shown += keep
-        self.held = window[keep:]
-        return window[:keep], None, None
-
-
 class RemoteRequest:
     """A request with its branches.
 
     Attributes:
         events: what has happened since readers were last notified.
-        prompt_done: the server has evaluated the prompt.
         dead: the whole request has failed.
     """
 
@@ -105,7 +52,7 @@ class RemoteRequest:
         self.generation, self.asked = generation, generation.request
         self.branches: list[RemoteBranch] = []
         self.events: list[Event] = []
-        self.prompt_done = self.dead = False
+        self.dead = False
 
     @property
     def live(self) -> bool:
@@ -131,13 +78,6 @@ class RemoteRequest:
         events, self.events = self.events, []
         self.generation.publish(events)
 
-    def note_prompt(self) -> None:
-        """Note that a token came, and so that the server has evaluated the prompt."""
-        if not self.prompt_done:
-            self.prompt_done, total = True, len(self.generation.prompt_ids)
-            self.generation.prompt_done = total
-            self.events.append(PromptProgress(total, total, 0))
-
     # ---- verbs
 
     def cancel(self) -> None:
@@ -147,11 +87,7 @@ class RemoteRequest:
     def fail(self, error: BaseException) -> None:
         """End the request, of which a listener raised ``error``."""
         for each in self.branches:
-            if each.branch.live:
-                each.fail(listener_error(error))
-
-    def promote(self, priority: Priority) -> None:
-        self.asked = self.generation.request = replace(self.asked, priority=priority)
+            each.fail(listener_error(error))
 
     def add_branch(
         self, n: int, samplings: Sampling | tuple[Sampling, ...] | None,
@@ -174,8 +110,9 @@ class RemoteBranch:
         base: the ids that its text follows.
         limit: tokens that it may have; None: any number.
         tokens: tokens that its text has.
+        held: text that came and is not shown: a stop rule may still cut it off.
         answer: the task that writes the branch; None while none does.
-        failures: attempts since the last token; ``came`` says whether one came since the last of them.
+        failures: attempts since the last token.
     """
 
     def __init__(self, request: RemoteRequest, sampling: Sampling, stop: Stop, seed: int) -> None:
@@ -183,11 +120,8 @@ class RemoteBranch:
         self.branch = Branch(request.generation, len(request.branches), sampling, stop, seed)
         self.base: Sequence[int] = request.generation.prompt_ids
         self.answer: asyncio.Task[None] | None = None
-        self.came = False
-        self.tokens = self.failures = 0
+        self.held, self.tokens, self.failures = "", 0, 0
         self._floor = 0  # characters before those that the stop rules look at
-        self._answered = (0, 0)  # characters and tokens before those of the answer
-        self._unplaced: list[float] = []  # log-probabilities of tokens whose text is still to come
         self.apply_stop(stop)
 
     @property
@@ -212,96 +146,90 @@ class RemoteBranch:
         seed = self.branch.seed % SEEDS
         return derive_seed(seed, self.tokens) % SEEDS if self.branch.buffer.ids else seed
 
+    # ---- stop rules
+
     def apply_stop(self, stop: Stop, more: int | None = None) -> None:
         """Apply a stop rule; ``more`` tokens from here instead of its ``max_tokens``."""
         self.branch.stop_rule = stop
         self.limit = stop.max_tokens if more is None else self.tokens + more
         self.min_tokens = stop.min_tokens
-        self._deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
-        self._look()
+        self.look()
 
-    def _look(self, held: str = "") -> None:
-        text = self.branch.text
-        self._rules = StopRules(self.branch.stop_rule, text[: self._floor], text[self._floor :], held)
+    def look(self, held: str = "") -> None:
+        """Let the rules see the text that is shown, with ``held`` behind it."""
+        stop, text, self.held = self.branch.stop_rule, self.branch.text, held
+        self._pattern = stop_pattern(stop.strings)
+        self._scanner: Scanner | None = None
+        if stop.boundary is not None:
+            begin = max(self._floor - _CONTEXT, 0)
+            self._scanner = SCANNERS[stop.boundary](begin)
+            self._scanner.feed(text[begin : self._floor])
+            self._scanner.mark()
+            self._scanner.feed(text[self._floor :] + held)
+
+    def _judge(self, text: str) -> tuple[str, FinishReason | None, str | None]:
+        """Return what is to be shown of the text with the next token's, and how that ends it."""
+        stop, window, hold = self.branch.stop_rule, self.held + text, 0
+        ends: list[tuple[int, FinishReason, str | None]] = []
+        match = self._pattern.search(window, partial=True) if self._pattern is not None else None
+        if match is not None and match.partial:
+            hold = len(window) - match.start()
+        elif match is not None:
+            keep = match.end() if stop.include_string else match.start()
+            ends.append((keep, FinishReason.STOP, match.group()))
+        if self._scanner is not None and stop.boundary is not None:
+            unit_ends = self._scanner.feed(text)
+            hold = max(hold, self._scanner.held)
+            if unit_ends and self.tokens >= stop.min_tokens:
+                ends.append((max(unit_ends[0] - self.chars, 0), FinishReason(stop.boundary), None))
+        if self.tokens > stop.after_min_tokens and self.tokens >= stop.min_tokens:
+            ends += [(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
+        if ends:
+            keep, reason, stop_text = min(ends, key=lambda end: end[0])
+            self.held = ""
+            return window[:keep], reason, stop_text
+        keep = max(len(window) - hold, 0)
+        self.held = window[keep:]
+        return window[:keep], None, None
 
     # ---- what the server writes
 
-    def begin_answer(self, answer: asyncio.Task[None]) -> None:
-        """Note that an answer writes the branch from the text that is shown."""
-        self.answer, self.came, self._answered = answer, False, (self.chars, self.tokens)
-        self._unplaced.clear()
-        self._look()
-
-    def receive(self, event: Tokens) -> None:
-        """Add text to the branch and apply the stop rules."""
+    def receive(self, text: str) -> None:
+        """Add a token's text to the branch and apply the stop rules."""
         branch, now = self.branch, time.monotonic()
-        self.failures, self.came, branch.error = 0, True, None
-        if not branch.started_at:
-            branch.started_at, seconds = now, branch.stop_rule.max_seconds
-            self._deadline = None if seconds is None else now + seconds
+        self.failures, branch.error = 0, None
+        branch.started_at = branch.started_at or now
         branch.changed_at = now
         self.set_state(BranchState.WRITING)
-        self._unplaced += event.logprobs
-        if event.text:
-            self.tokens += 1
-            shown, reason, stop_text = self._rules.add(event.text, self.tokens)
-            self.show(shown)
-            if reason is None and self._deadline is not None and now > self._deadline:
-                reason = FinishReason.LENGTH
-            if reason is not None:
-                self.finish(reason, stop_text)
+        self.tokens += 1
+        shown, reason, stop_text = self._judge(text)
+        self.show(shown)
+        if reason is not None:
+            self.finish(reason, stop_text)
 
     def show(self, text: str, ids: Sequence[int] | None = None) -> None:
         """Add text to what readers see, with the ids that spell it."""
-        if not text:
-            return
-        ids, buffer, values = encode(text) if ids is None else ids, self.branch.buffer, self._unplaced
-        logprobs: list[TokenLogprob] = []
-        if self.request.asked.logprobs is not None:  # one value for each token of the server, however spelt
-            values = [sum(values)] if len(values) > len(ids) else values
-            values = [*values, *[-math.inf] * (len(ids) - len(values))]
-            logprobs = [TokenLogprob(token, value) for token, value in zip(ids, values, strict=True)]
-            self._unplaced = []
-        sizes = [len(piece(token)) for token in ids]
-        buffer.ends.extend(list(accumulate(sizes, initial=self.chars))[1:])
-        buffer.ids.extend(ids)
-        buffer.logprobs.extend(logprobs)
-        buffer.pieces.append(text)
-        self.request.events.append(Text(self.branch.index, text, tuple(ids), tuple(logprobs)))
-
-    def show_held(self) -> None:
-        held, self._rules.held = self._rules.held, ""
-        self.show(held)
-
-    def go_back(self, chars: int, tokens: int) -> None:
-        """The server continues in another way after ``chars`` of its characters, ``tokens`` of its tokens."""
-        hidden = self._answered[0] + chars - self.chars
-        if hidden >= 0:
-            self._look(self._rules.held[:hidden])
-        else:
-            self.cut(self._answered[0] + chars)
-        self.tokens = self._answered[1] + tokens
+        if text:
+            ids, buffer = encode(text) if ids is None else ids, self.branch.buffer
+            buffer.ends.extend(list(accumulate((len(piece(token)) for token in ids), initial=self.chars))[1:])
+            buffer.ids.extend(ids)
+            buffer.pieces.append(text)
+            self.request.events.append(Text(self.branch.index, text, tuple(ids)))
 
     def cut(self, chars: int) -> None:
         """Keep the first ``chars`` characters, as a new revision that the stop rules do not look at."""
         old, text = self.branch.buffer, self.branch.text
-        kept = bisect_right(old.ends, chars)
-        whole = old.ends[kept - 1] if kept else 0
         typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
-        self.branch.buffer = Buffer(
-            old.revision + 1, [text[:whole]] if whole else [], old.ids[:kept], old.ends[:kept],
-            old.logprobs[:kept], typed=typed,
-        )  # fmt: skip
+        self.branch.buffer = Buffer(old.revision + 1, typed=typed)
         self.tokens = round(self.tokens * chars / max(len(text), 1))
-        self._unplaced.clear()
-        self.request.events.append(Cut(self.branch.index, whole, kept))
-        self.show(text[whole:chars])  # the beginning of what an id spelt
+        self.request.events.append(Cut(self.branch.index, 0, 0))
+        self.show(text[:chars])
         self.let_text_be()
 
     def let_text_be(self) -> None:
         """Let the stop rules look at what follows only."""
         self._floor = self.chars
-        self._look()
+        self.look()
 
     # ---- the end
 
@@ -322,8 +250,14 @@ class RemoteBranch:
         words, ids = None if error is None else error.words, len(branch.buffer.ids)
         self.request.events.append(Finished(branch.index, reason, ids, stop_text, problem=words))
 
+    def show_held(self) -> None:
+        held, self.held = self.held, ""
+        self.show(held)
+
     def fail(self, error: EngineError) -> None:
-        self.finish(FinishReason.ERROR, error=error)
+        """End the branch with an error if it has not ended."""
+        if self.branch.live:
+            self.finish(FinishReason.ERROR, error=error)
 
     def leave(self) -> None:
         """Let go of the answer that writes the branch; with the last of them its connection is closed."""
@@ -351,26 +285,33 @@ class RemoteBranch:
         if branch.state is not BranchState.FAILED and branch.finish_reason is not FinishReason.KILLED:
             self.finish(FinishReason.KILLED)
 
-    def resume(self) -> None:
-        """Do nothing: no branch is paused here."""
-
     def reroll(
         self, seed: int | None, sampling: Sampling | None, stop: Stop | None, begin: Sequence[int],
         without: Sequence[int],
     ) -> None:  # fmt: skip
         branch = self.branch
         branch.sampling = sampling or branch.sampling
-        self._begin_attempt(0, seed)
+        self._begin_attempt(0, seed, stop or branch.stop_rule)
         branch.started_at = branch.changed_at = 0.0
-        self.apply_stop(stop or branch.stop_rule)
         self.begin(begin)
-        self.ask_again()
 
-    def _begin_attempt(self, chars: int, seed: int | None) -> None:
+    def rewind(self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None) -> None:
+        branch, ends = self.branch, self.branch.buffer.ends
+        if tokens is not None:
+            kept = ends[-tokens - 1] if tokens < len(ends) else 0
+        elif chars is not None:
+            kept = max(self.chars - chars, 0)
+        else:
+            kept = last_sentence_start(branch.text, sentences or 0)
+        self._begin_attempt(kept, seed, branch.stop_rule)
+
+    def _begin_attempt(self, chars: int, seed: int | None, stop: Stop) -> None:
         branch = self.branch
         branch.seed = derive_seed(branch.seed, branch.buffer.revision + 1) % SEEDS if seed is None else seed
         self.leave()
         self.cut(chars)
+        self.apply_stop(stop)
+        self.ask_again()
 
     def begin(self, ids: Sequence[int]) -> None:
         """Begin the text with ``ids``; the rule's number of tokens comes after them."""
@@ -380,9 +321,9 @@ class RemoteBranch:
             self.let_text_be()
             self.apply_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
 
-    def take_up(self, take: Take, ids: Sequence[int]) -> None:
-        """Restore an earlier attempt, which ``ids`` spell."""
-        self.begin(ids)
+    def take_up(self, take: Take) -> None:
+        """Restore an earlier attempt."""
+        self.begin(encode(take.text))
         self.request.events.clear()
         self.branch.finish_reason, self.branch.state = take.finish_reason, BranchState.DONE
 
@@ -400,25 +341,12 @@ class RemoteBranch:
             self.let_text_be()
         self.ask_again()
 
-    def rewind(self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None) -> None:
-        branch, ends = self.branch, self.branch.buffer.ends
-        if tokens is not None:
-            kept = ends[-tokens - 1] if tokens < len(ends) else 0
-        elif chars is not None:
-            kept = max(self.chars - chars, 0)
-        else:
-            kept = last_sentence_start(branch.text, sentences or 0)
-        self._begin_attempt(kept, seed)
-        self.apply_stop(branch.stop_rule)
-        self.ask_again()
-
     def append(self, text: str, go_on: bool) -> None:
         branch, live = self.branch, self.branch.live
         if not text:
             return
         self.leave()
         self.show_held()
-        self._unplaced.clear()
         if go_on and not live:
             self.apply_stop(branch.stop_rule, branch.stop_rule.max_tokens)
         branch.buffer.typed.append((self.chars, self.chars + len(text)))  # first, so that no reader misses it
@@ -427,7 +355,7 @@ class RemoteBranch:
         if go_on or live:
             self.ask_again()
 
-    def change(self, sampling: Sampling | None, stop: Stop | None) -> None:
+    def change(self, sampling: Sampling | None, stop: Stop | None = None) -> None:
         if sampling is not None:
             self.branch.sampling = sampling
             self.branch.seed = self.branch.seed if sampling.seed is None else sampling.seed

@@ -12,16 +12,17 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from ..backend import WithoutCache
 from ..checks import RequestChecks
 from ..ending import close_at_exit
 from ..generation import Command, Generation
-from ..parameters import read_schema, validate
+from ..parameters import notation, read_schema, validate
 from ..prompt import token_ids
 from ..seeds import derive_seed
 from ..types import (
@@ -30,48 +31,48 @@ from ..types import (
     EngineClosed,
     EngineError,
     EngineStats,
-    InvalidRequest,
+    FinishReason,
     ModelInfo,
     NotSupported,
     Priority,
     RemoteError,
     Request,
     Sampling,
+    StateChanged,
     Stop,
     for_each,
 )
 from ..window import fit
-from .answer import write_branches
 from .branch import SEEDS, RemoteBranch, RemoteRequest
-from .dialects import Dialect, Profile, connect
-from .options import RemoteOptions, shown
-from .transport import ANSWER_SECONDS, Transport
-from .vocabulary import SIZE, LetterVocabulary, encode
+from .dialects import Dialect, connect
+from .options import RemoteOptions
+from .transport import Transport
+from .vocabulary import SIZE, LetterVocabulary, decode
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _LOOK = 0.1  # seconds between looks at whether a connection is still wanted
 _PLAIN = Request(""), Sampling(), Stop()
+_SILENTLY = frozenset({"heal", "logprobs", "min_tokens", "ignore_eog"})
+"""What may be missing in silence: clients that always ask for probabilities get none, texts may end early."""
 
 
 class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
     """A connection. Make one with :meth:`connect`.
 
     Attributes:
+        dialect: how the server is asked, and what it can do.
         active: requests that are being written.
         generated: tokens that came, of all requests; ``prompt_tokens`` were sent.
         notices: problems that were told since a token came last.
     """
 
-    transport: Transport | None = None
     dialect: Dialect
-    profile: Profile
+    info: ModelInfo
 
     def __init__(self, options: RemoteOptions) -> None:
         RequestChecks.__init__(self, SIZE, options.max_branches)
-        self.options = options
+        self.options, self.transport = options, Transport(options)
         self.active: set[RemoteRequest] = set()
         self.generated = self.prompt_tokens = 0
         self.notices: set[str] = set()
@@ -79,10 +80,9 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         seed = options.seed
         self._seed = seed if seed is not None else int.from_bytes(os.urandom(4), "little")
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
-        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
-        self._loop = asyncio.new_event_loop()
+        self._loop, self._ended = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="srbwriter-remote", daemon=True)
-        self._closing = self._ended = False
+        self._closing = False
 
     # ---- life
 
@@ -95,66 +95,53 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         Raises RemoteError for a server that does not answer as one, InvalidRequest for an invalid address,
         Cancelled.
         """
-        if not options.url:
-            raise InvalidRequest("connect", "there is no address")
         engine = cls(options)
         engine._thread.start()
         try:
             connecting = asyncio.run_coroutine_threadsafe(engine._connect(), engine._loop)
             while not wait((connecting,), _LOOK).done:
                 if on_progress is not None and not on_progress(0.0):
-                    connecting.cancel()
                     raise Cancelled(f"connecting to {options.url} was stopped")
             connecting.result()
         except BaseException:
             engine.close()
             raise
         close_at_exit(engine)
-        for line in engine.profile.lines():
+        for line in engine.dialect.lines():
             log.info("%s", line)
         return engine
 
     async def _connect(self) -> None:
-        transport = self.transport = Transport(self.options)
-        self.dialect, self.profile = await transport.repeat(lambda: connect(transport))
-        self.capabilities, self.n_ctx = self.profile.capabilities, self.profile.info.n_ctx
+        self.dialect = await connect(self.transport)
+        self.capabilities, self.info = self.dialect.capabilities, self.dialect.info
+        self.n_ctx = self.info.n_ctx
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        while not self._ended:
-            try:
-                self._loop.run_forever()
-            except BaseException:  # asyncio lets SystemExit and KeyboardInterrupt through
-                log.exception("something ended the event loop; it goes on")
-        self._loop.close()
-        self._abandon()
+        try:
+            self._loop.run_until_complete(self._live())
+        finally:
+            self._loop.close()
+            self._abandon()
+
+    async def _live(self) -> None:
+        """Let requests run until the engine is closed, then end them and the connections."""
+        await self._ended.wait()
+        # First what could open another connection behind the client's end.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self.transport.close()
+        await asyncio.sleep(0)  # closed sockets are given back in the loop's next round
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request and the connections. A second call does nothing."""
         if not self._closing:
             self._closing = True
-            asyncio.run_coroutine_threadsafe(self._end(timeout), self._loop)
+            self._loop.call_soon_threadsafe(self._ended.set)
             if threading.current_thread() is not self._thread:  # else a listener asks for it
                 self._thread.join(2 * timeout)
                 self._abandon()
-
-    async def _end(self, seconds: float) -> None:
-        """End everything on the loop, then the connections."""
-        try:
-            async with asyncio.timeout(seconds):
-                # A question or an attempt to connect would open a socket behind the client's end.
-                others = asyncio.all_tasks() - {asyncio.current_task()}
-                for task in others:
-                    task.cancel()
-                await asyncio.gather(*others, return_exceptions=True)
-                if self.transport is not None:
-                    await self.transport.close()
-                await asyncio.sleep(0)  # closed sockets are given back in the loop's next round
-        except TimeoutError:
-            log.warning("connections did not end in time")
-        finally:
-            self._ended = True
-            self._loop.stop()
 
     def _abandon(self) -> None:
         for generation in list(self._generations):
@@ -168,10 +155,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
 
     # ---- what callers ask for
 
-    @property
-    def info(self) -> ModelInfo:
-        return replace(self.profile.info, device=shown(self.options.url))
-
     def stand_back(self) -> None:
         """Do nothing: nothing is evaluated on this machine."""
 
@@ -182,9 +165,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         """
         self._check_open()
         self.check_request(request)
-        if request.penalty_prompt is not None:
-            asked = token_ids(self, "penalty_prompt", request.penalty_prompt, request.parse_special)
-            request = replace(request, penalty_prompt=asked)
         ids = token_ids(self, "prompt", request.prompt, request.parse_special)
         fitted = tuple(fit(ids, request, self.n_ctx))
         generation = Generation(next(self._numbers), request, self._post)
@@ -194,14 +174,13 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         base = samplings[0].seed
         if base is None:
             base = derive_seed(self._seed, next(self._drawn)) % (SEEDS >> 1)
+        self.check_ids(request.begin)
         for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
             own = sampling.seed if isinstance(request.sampling, tuple) else None
-            seed = own if own is not None else base + index  # neighbours can share a request
-            branch = made.add(sampling, stop, seed)
+            branch = made.add(sampling, stop, own if own is not None else base + index)
             if index < len(request.takes):
-                branch.take_up(request.takes[index], encode(request.takes[index].text))
+                branch.take_up(request.takes[index])
             else:
-                self.check_ids(request.begin)
                 branch.begin(request.begin)
         self._generations.add(generation)
         self._post(Command("submit", generation))
@@ -209,34 +188,26 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
 
     def stats(self) -> EngineStats:
         """Return the counters; of the server, what its answers say."""
-        live = [request for request in list(self.active) if request.live]
-        states = [[each.branch.state for each in request.branches if each.branch.live] for request in live]
-        waiting = sum(set(those) == {BranchState.WAITING} for those in states)
+        branches = [each.branch for request in list(self.active) for each in request.branches]
         return EngineStats(
             prompt_tokens=self.prompt_tokens, generated_tokens=self.generated, total_cells=self.n_ctx,
-            live_branches=sum(map(len, states)), running_requests=len(states) - waiting,
-            waiting_requests=waiting,
+            live_branches=sum(branch.live for branch in branches),
         )  # fmt: skip
 
     def apply_template(
         self, messages: Sequence[Mapping[str, Any]], *, template: str | None = None, **options: Any
     ) -> str:
-        """Return one prompt: by the template given, by the server with its own, or here with that.
+        """Return one prompt: by the template given, by the server with its own, or as ChatML.
 
-        ``options`` are those of :func:`.chat.render`. Raises InvalidRequest for messages that do not fit
-        together, and RemoteError.
+        ``options`` are those of :func:`.chat.render`. Raises InvalidRequest, RemoteError.
         """
-        if template is None and messages and self.profile.template:
-            try:
-                found = self._ask(lambda: self.dialect.template(messages, **options))
-                if found is not None:
-                    return found
-            except RemoteError as error:
-                if error.again:
-                    raise  # else it is ours that says what is wrong with the messages, if anything is
+        if template is None and self.dialect.template:
+            self._check_open()
+            question = self.dialect.apply_template(messages, **options)
+            return asyncio.run_coroutine_threadsafe(question, self._loop).result()
         from ..chat import render  # brings Jinja along
 
-        return render(template or self.info.chat_template or None, messages, bos="", eos="", **options)
+        return render(template, messages, bos="", eos="", **options)
 
     # ---- checks
 
@@ -264,30 +235,16 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         self._refuse_lacking(stop, _PLAIN[2])
 
     def _refuse_lacking(self, asked: object, plain: object) -> None:
-        """Raise NotSupported for the first field that the server lacks, unless it has its default.
-
-        A word that breaks off is left as it is in silence, and so may a text end early.
-        """
+        """Raise NotSupported for the first field that the server lacks, unless it has its default."""
         for name, reason in self.capabilities.missing.items():
-            differs = getattr(asked, name, None) != getattr(plain, name, None)
-            if differs and name not in ("heal", "min_tokens", "ignore_eog"):
+            if name not in _SILENTLY and getattr(asked, name, None) != getattr(plain, name, None):
                 raise NotSupported(reason)
 
     def _check_open(self) -> None:
         if self._closing:
             raise EngineClosed("the engine was closed")
 
-    # ---- to the loop, and on it
-
-    def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return what the server answers; tried some times. Raises RemoteError, EngineClosed."""
-        self._check_open()
-        asked = asyncio.run_coroutine_threadsafe(self.dialect.transport.repeat(question), self._loop)
-        try:
-            return asked.result(ANSWER_SECONDS + self.options.connect_seconds)
-        except TimeoutError:
-            asked.cancel()
-            raise EngineError(f"{self.profile.server} did not answer in time") from None
+    # ---- verbs, on the loop
 
     def _post(self, command: Command) -> None:
         """Hand a verb to the loop. Raises InvalidRequest, NotSupported for one that cannot be carried out."""
@@ -302,42 +259,129 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         """Carry out a verb by the method of its name, then ask for the branches that wait."""
         request = cast(RemoteRequest, command.generation.engine_state)
         target = request if command.branch < 0 else request.branches[command.branch]
-        try:
-            if command.verb != "submit" and not request.dead:
-                getattr(target, command.verb)(*command.args)
-        except Exception as error:
-            log.exception("%s of a branch elsewhere failed", command.verb)
-            for each in request.branches:
-                if each.branch.live:
-                    each.fail(EngineError(f"{command.verb}: {error!r}"))
+        if command.verb not in ("submit", "resume", "promote") and not request.dead:  # these do nothing here
+            getattr(target, command.verb)(*command.args)
         command.generation.arrived(command)
-        self.write(request)
+        self._write(request)
         request.publish(obeyed=True)
 
-    def write(self, request: RemoteRequest) -> None:
+    def _write(self, request: RemoteRequest) -> None:
         """Ask for every branch of a request that waits; those that differ only in their seeds together."""
-        waiting = [
-            each for each in request.branches
-            if each.branch.state is BranchState.WAITING and each.answer is None
-        ]  # fmt: skip
-        if waiting:
-            self.active.add(request)
-        elif not request.live:
-            self.active.discard(request)
         groups: list[list[RemoteBranch]] = []
         equal: dict[Any, list[RemoteBranch]] = {}
-        for each in waiting:
+        for each in request.branches:
+            if each.branch.state is not BranchState.WAITING or each.answer is not None:
+                continue
+            if each.left == 0:
+                each.finish(FinishReason.LENGTH)
+                continue
             rule = each.branch.stop_rule
             key = replace(each.branch.sampling, seed=None), each.left, each.min_tokens, rule.ignore_eog
             group = equal.get(key) if each.at_prompt else None
-            full = group is None or len(group) >= self.profile.many
+            full = group is None or len(group) >= self.dialect.many
             if group is None or full or each.next_seed != group[-1].next_seed + 1:
                 group = equal[key] = []
                 groups.append(group)
             group.append(each)
+        (self.active.add if request.live else self.active.discard)(request)
         for group in groups:
-            task = self._loop.create_task(write_branches(self, request, group))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task = self._loop.create_task(self._write_branches(request, group))
             for each in group:
-                each.begin_answer(task)
+                each.answer = task
+                each.look()  # what was held back is asked for again
+
+    # ---- answers: one request to the server each, and a task that writes its branches
+
+    async def _write_branches(self, request: RemoteRequest, group: Sequence[RemoteBranch]) -> None:
+        """Write equal branches; where the answer breaks off, hand those back that are not at their end."""
+        task = asyncio.current_task()
+        branches = [each for each in group if each.answer is task]  # numbered as the server numbers them
+        try:
+            if branches:
+                await self._stream(request, branches)
+            if any(each.answer is task for each in branches):
+                raise RemoteError(self.transport.where, "the answer ended before its time")
+        except RemoteError as error:
+            await self._break_off(request, [each for each in branches if each.answer is task], error)
+        except Exception as error:  # a defect of ours, or an answer that nobody expected
+            log.exception("a request elsewhere failed")
+            for each in branches:
+                if each.answer is task:
+                    each.fail(EngineError(f"{self.dialect.server}: {error!r}"))
+        self._write(request)
+        request.publish()
+
+    async def _stream(self, request: RemoteRequest, branches: Sequence[RemoteBranch]) -> None:
+        """Ask once, and read the answer. Raises RemoteError."""
+        first, dialect, task = branches[0], self.dialect, asyncio.current_task()
+        path_ids = [*first.base, *first.branch.buffer.ids]
+        if len(path_ids) >= self.n_ctx:
+            if request.asked.overflow != "shift":
+                for each in branches:
+                    each.finish(FinishReason.CONTEXT)
+                return
+            path_ids, request.generation.truncated = fit(path_ids, request.asked, self.n_ctx), True
+        self.prompt_tokens += len(path_ids)
+        least, most = max(first.min_tokens - first.tokens, 0), first.left
+        least = least if most is None else min(least, most)
+        body = dialect.encode(decode(path_ids), branches, most, least)
+        ended = 0
+        for each in branches:
+            each.set_state(BranchState.PROMPT)
+        request.publish()
+        async with aclosing(self.transport.events(dialect.path, body)) as batches:
+            async for batch in batches:
+                for event in (event for data in batch for event in dialect.parse(data)):
+                    if not 0 <= event.branch < len(branches):
+                        problem = f"it sends words for branch {event.branch} of {len(branches)}"
+                        raise RemoteError(
+                            self.transport.where, f"the server is faulty: {problem}", again=False
+                        )
+                    branch = branches[event.branch]
+                    if event.text and branch.answer is task:
+                        self.generated += 1
+                        self.notices.clear()
+                        branch.receive(event.text)
+                    if event.finish is None or branch.answer is not task:
+                        continue
+                    ended, branch.answer = ended + 1, None
+                    if event.finish is FinishReason.ERROR:
+                        problem = event.problem or "it ended this branch"
+                        branch.fail(RemoteError(self.transport.where, problem, again=False))
+                    else:
+                        branch.finish(event.finish)
+                request.publish()
+                if ended < len(branches) and not any(each.answer is task for each in branches):
+                    break  # which closes the connection, and ends there what nobody wants any more
+
+    async def _break_off(
+        self, request: RemoteRequest, branches: Sequence[RemoteBranch], error: RemoteError
+    ) -> None:
+        """Hand each branch back after a while, to continue from what it has; or let it fail."""
+        where, options = self.transport.where, self.options
+        log.warning("request %d: %s", request.generation.number, error)
+        for each in branches:
+            each.failures += 1
+            problem, again = error.problem, error.again and each.failures <= options.retries
+            if notation(each.branch.sampling) and each.branch.buffer.ids:
+                problem, again = f"{problem}; a constraint cannot go on in the middle", False
+            if again:
+                each.branch.error = RemoteError(where, f"{problem}; trying again")
+                each.branch.state = BranchState.WAITING  # the event comes also where it waited before
+                request.events.append(StateChanged(each.branch.index, BranchState.WAITING))
+            else:
+                problem += f" ({each.failures} attempts)" if each.failures > 1 else ""
+                status, field = error.status, error.field
+                each.fail(RemoteError(where, problem, again=False, status=status, field=field))
+        request.publish()
+        attempt = max((each.failures for each in branches if each.branch.live), default=0)
+        if attempt:
+            wait = min(options.first_wait * 2 ** (attempt - 1), options.longest_wait) if attempt > 1 else 0.0
+            wait = max(wait, error.wait)
+            if (notice := f"{error.problem} {attempt}") not in self.notices:
+                self.notices.add(notice)  # once for all branches that it befalls
+                self.transport.notify(error, wait, attempt, options.retries)
+            await asyncio.sleep(wait)
+        for each in branches:
+            if each.answer is asyncio.current_task():
+                each.answer = None

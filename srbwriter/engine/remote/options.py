@@ -66,7 +66,7 @@ def address(url: str) -> str:
     try:
         return normal_address(url)
     except ValueError:
-        problem = f"{shown(url.strip())} is no address; give one like http://host:8000"
+        problem = f"{shown(url.strip())!r} is no address; give one like http://host:8000"
         raise InvalidRequest("connect", problem) from None
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import ssl
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
-from urllib.parse import urljoin
+from typing import Any, cast
 
 import httpx
 import msgspec
@@ -24,14 +23,11 @@ from .options import RemoteOptions, address, shown
 log = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line for every request
 
-T = TypeVar("T")
-
 IS_IT_AN_ENGINE = "is the address that of an engine, with the right port and path?"
 ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
 _MOST = 16 << 20  # bytes of one event: more than any answer has
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
-_REPEATS = 3  # of a question that failed
 _NO_EVENT = re.compile(r"data:|(event|id|retry)?:[^\ufffd]*$|\r?$")
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """HTTP statuses after which another attempt may succeed."""
@@ -75,17 +71,27 @@ class Transport:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise unreadable(self.where, data) from None
 
-    @asynccontextmanager
-    async def events(self, path: str, body: Any) -> AsyncGenerator[AsyncGenerator[list[bytes]]]:
-        """Send a request for server-sent events; gives the data of those that came together, as a list.
+    async def events(self, path: str, body: Any) -> AsyncGenerator[list[bytes]]:
+        """Send a request for server-sent events; yield the data of those that came together, as a list.
 
-        Leaving before the end closes the connection, which ends the request over there. Raises RemoteError,
-        also while the events are read.
+        Closing it before the end closes the connection, which ends the request over there. Raises
+        RemoteError.
         """
         async with self._request("POST", path, body) as response:
             if response.headers.get("content-type", "").startswith("text/html"):
                 raise unreadable(self.where, b"<html>")
-            yield self._read_events(response)
+            rest = b""
+            async for chunk in response.aiter_bytes():
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _MOST:
+                    raise unreadable(self.where, rest)
+                for line in lines:
+                    # To pass over a line of no event might be to lose a token, and so might a spoilt end.
+                    if not _NO_EVENT.match(line.decode("utf-8", "replace")):
+                        raise unreadable(self.where, line)
+                data = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+                if events := list(filter(None, data)):
+                    yield events
 
     @asynccontextmanager
     async def _request(
@@ -93,43 +99,13 @@ class Transport:
     ) -> AsyncGenerator[httpx.Response]:
         """Send a request; its answer is still to be read. Raises RemoteError, also while it is read."""
         content = None if body is None else msgspec.json.encode(body)
-        sent = self._client.stream(method, path, content=content, timeout=timeout)
         try:
-            async with sent as response:
+            async with self._client.stream(method, path, content=content, timeout=timeout) as response:
                 if not response.is_success:
-                    refusal = await response.aread()
-                    raise from_answer(self.where, response.status_code, response.headers, refusal, path)
+                    raise _refusal(self.where, path, response, await response.aread())
                 yield response
-        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
-            raise from_transport(self.where, error) from error
-
-    async def _read_events(self, response: httpx.Response) -> AsyncGenerator[list[bytes]]:
-        """Yield the data of events, of which each is one line. Raises RemoteError."""
-        rest = b""
-        async for chunk in response.aiter_bytes():
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _MOST:
-                raise unreadable(self.where, rest)
-            events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
-            for line in lines:
-                # To pass over a line of no event might be to lose a token, and so might a spoilt end of one.
-                if not _NO_EVENT.match(line.decode("utf-8", "replace")):
-                    raise unreadable(self.where, line)
-            if events := list(filter(None, events)):
-                yield events
-
-    async def repeat(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer to a question; an attempt that failed is repeated. Raises RemoteError."""
-        for attempt in range(1, _REPEATS + 1):
-            try:
-                return await question()
-            except RemoteError as error:
-                if not error.again:
-                    raise
-                wait = self.options.first_wait * 2 ** (attempt - 1)
-                self.notify(error, wait, attempt, _REPEATS)
-            await asyncio.sleep(wait)
-        return await question()
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise _lost(self.where, error) from error
 
     def notify(self, error: RemoteError, wait: float, attempt: int, most: int) -> None:
         """Tell the caller of an attempt that failed, and when the next one follows."""
@@ -138,7 +114,7 @@ class Transport:
         try:
             if self.options.notify is not None:
                 self.options.notify(f"{self.where}: {problem}. Trying again {when} ({attempt} of {most}).")
-        except BaseException as failure:  # nobody waits for it here, and a branch must not
+        except Exception as failure:  # nobody waits for it here, and a branch must not
             log.warning("a function that is told of failed attempts failed itself: %r", failure)
 
     async def close(self) -> None:
@@ -148,51 +124,51 @@ class Transport:
 # ---- errors
 
 
-def from_transport(where: str, error: Exception) -> RemoteError:
+def _lost(where: str, error: Exception) -> RemoteError:
     """Return the error for a failure below HTTP."""
-    words = str(error)
+    words, again = str(error), True
     match error:
         case httpx.ConnectTimeout():
-            return RemoteError(where, "it does not answer; is the address right?")
+            problem = "it does not answer; is the address right?"
         case httpx.ReadTimeout() | httpx.WriteTimeout():
-            return RemoteError(where, "it has said nothing for too long")
-        case httpx.UnsupportedProtocol() | httpx.InvalidURL():
-            problem = f"{words}; give an address like http://host:8000"
+            problem = "it has said nothing for too long"
         case httpx.ConnectError() if "CERTIFICATE" in words.upper():
-            problem = (
+            again, problem = False, (
                 f"its certificate is not trusted ({words}); name the file of its authority "
                 "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify"
-            )
-        case httpx.ConnectError() if "[SSL" in words:
-            plain = where.replace("https:", "http:", 1)
-            problem = f"TLS failed ({words}); if none is spoken at that port, try --connect {plain}"
+            )  # fmt: skip
         case httpx.ConnectError():
-            return RemoteError(where, f"no connection ({_reason(error)}); is the server running?")
+            problem = f"no connection ({_reason(error)}); is the server running?"
         case _:
-            cure = ""
-            if "without sending" in words and where.startswith("http:"):
-                cure = f"; perhaps TLS is spoken at that port; try --connect https{where[4:]}"
-            return RemoteError(where, f"the connection was lost ({_reason(error)}){cure}")
-    return RemoteError(where, problem, again=False)
+            problem = f"the connection was lost ({_reason(error)})"
+    return RemoteError(where, problem, again=again)
 
 
-def from_answer(
-    where: str, status: int, headers: Mapping[str, str], body: bytes, path: str = ""
-) -> RemoteError:
+def _reason(error: BaseException) -> str:
+    """Return why a connection failed in the system's words, if it has some."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno:
+            return os.strerror(cause.errno).lower() if cause.errno > 0 else "no machine has that name"
+        tried: tuple[BaseException, ...] = getattr(cause, "exceptions", ())  # one for each of its addresses
+        cause = tried[0] if tried else cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+def _refusal(where: str, path: str, response: httpx.Response, body: bytes) -> RemoteError:
     """Return the error for an answer that is no 2xx: the server's own words, and the cure if there is one."""
+    status, headers = response.status_code, response.headers
     words, field, wait = own_words(body) or f"HTTP {status}", "", 0.0
     if status < 400:  # a key would go along
-        target = urljoin(f"{where}{path}", headers["location"]) if "location" in headers else "nowhere"
+        target = headers.get("location", "nowhere")
         words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
     elif status in _CURES:
         words = _CURES[status].format(words=words, path=path)
     elif status >= 500:
         words = f"it failed ({words})"
-    elif status in (400, 422):
+    else:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             field = str(json.loads(body)["error"]["param"] or "")
-        named = re.match(r"Field '(\w+)'", words)
-        field = field or (named[1] if named else "")
     with contextlib.suppress(ValueError):  # a date: nobody who serves a model sends one
         wait = max(0.0, min(float(headers.get("retry-after", "")), _LONGEST_WAIT))
     return RemoteError(where, words, again=status in _AGAIN, wait=wait, status=status, field=field)
@@ -206,34 +182,18 @@ def unreadable(where: str, data: bytes) -> RemoteError:
     return RemoteError(where, f"{words}; {IS_IT_AN_ENGINE}")
 
 
-def misnumbered(where: str, problem: str) -> RemoteError:
-    """Return the error for words that belong to no branch, or to one twice."""
-    cure = "the server is faulty, and nothing more is taken from this answer"
-    return RemoteError(where, f"{problem}; {cure}", again=False)
-
-
 def own_words(body: bytes) -> str:
     """Return the message in an error's body, from the first usual place that has one."""
-    text = body[: 1 << 16].decode("utf-8", "replace").strip()
-    found: Any = "" if "<html" in text.lower() else text
+    found: Any = body[: 1 << 16].decode("utf-8", "replace").strip()
+    if "<html" in found.lower():
+        return ""
     with contextlib.suppress(ValueError):
-        found = json.loads(text)
+        found = json.loads(found)
     while isinstance(found, list | dict):
-        fields: Any = cast("Any", found)
+        values: Any = cast("Any", found)
+        names = ("error", "message", "msg", "detail")
         if isinstance(found, list):
-            found = fields[0] if fields else ""
+            found = values[0] if values else ""
         else:
-            places = ("error", "message", "msg", "detail", "result")
-            found = next((fields[name] for name in places if fields.get(name)), "")
+            found = next((values[name] for name in names if values.get(name)), "")
     return re.sub(r"\s+", " ", found)[:_LONGEST] if isinstance(found, str) else ""
-
-
-def _reason(error: BaseException) -> str:
-    """Return why a connection failed in the system's words, if it has some."""
-    found: list[BaseException] = [error]
-    for each in found:
-        if isinstance(each, OSError) and each.errno:
-            return os.strerror(each.errno).lower() if each.errno > 0 else "no machine has that name"
-        several: tuple[BaseException, ...] = getattr(each, "exceptions", ())  # of an exception group
-        found.extend(cause for cause in (each.__cause__, each.__context__, *several) if cause is not None)
-    return next((str(each) for each in found if str(each)), type(error).__name__)

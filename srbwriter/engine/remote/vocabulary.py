@@ -14,8 +14,7 @@ from ..types import InvalidRequest
 
 FINGERPRINT = "letters"
 _LETTERS = "\0 abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # a letter's place is its digit
-_BASE = len(_LETTERS)
-_LONGEST = 5
+_BASE, _LONGEST = len(_LETTERS), 5
 _FIRST = 0x110000  # above all code points
 SIZE = _FIRST + _BASE**_LONGEST
 _RUNS = re.compile(r" [A-Za-z]{1,4}|[A-Za-z]{1,5}|.", re.DOTALL)
@@ -33,12 +32,12 @@ def encode(text: str) -> list[int]:
 
 
 def decode(ids: Iterable[int]) -> str:
-    """Return the text of ``ids``. Raises ValueError for a number that is no id."""
+    """Return the text of ``ids``. Raises InvalidRequest for a number that is no id."""
     return "".join(map(piece, ids))
 
 
 def piece(token: int) -> str:
-    """Return the characters of one id. Raises ValueError for a number that is no id."""
+    """Return the characters of one id. Raises InvalidRequest for a number that is no id."""
     if token < _FIRST and not 0xD800 <= token <= 0xDFFF:
         return chr(token)
     rest, found = token - _FIRST, ""
@@ -46,7 +45,7 @@ def piece(token: int) -> str:
         rest, digit = divmod(rest, _BASE)
         found = _LETTERS[digit] + found
     if not found or "\0" in found or len(found) > _LONGEST:
-        raise ValueError(f"{token} stands for no text")
+        raise InvalidRequest("prompt", f"{token} stands for no text")
     return found
 
 
@@ -69,8 +68,12 @@ class LetterVocabulary:
 
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """Return the text of ``ids``. Raises InvalidRequest."""
-        self.check_ids(ids)
+        check_ids("prompt", tuple(ids), SIZE)
         return decode(ids)
+
+    def check_ids(self, ids: Iterable[int]) -> None:
+        """Raise InvalidRequest for a number that is no id."""
+        self.detokenize(tuple(ids))
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         """Return what each id adds to a text. Raises InvalidRequest."""
@@ -83,12 +86,3 @@ class LetterVocabulary:
     def token(self, text: str) -> int | None:
         ids = encode(text)
         return ids[0] if len(ids) == 1 else None
-
-    def check_ids(self, ids: Iterable[int]) -> None:
-        """Raise InvalidRequest for a number that is no id."""
-        ids = tuple(ids)
-        check_ids("prompt", ids, SIZE)
-        try:
-            decode(ids)
-        except ValueError as error:
-            raise InvalidRequest("prompt", str(error)) from None

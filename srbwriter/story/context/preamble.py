@@ -73,117 +73,79 @@ def fit_preamble(
 
     Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
     """
-    fitter = _Fitter(tokenizer, window)
-    template = settings.template or Template()
-    before, between, after = map(fitter.template, (template.before, template.between, template.after))
+    found, template = Preamble(), settings.template or Template()
+
+    def part(source: Source, text: str, ident: str = "") -> list[Segment]:
+        tokenize = tokenizer.tokenize_template if source == "template" else None
+        return [Segment(source, text, tuple((tokenize or tokenizer.tokenize)(text)), ident)] if text else []
+
+    def beginning(source: Source, text: str, most: int, ident: str = "") -> list[Segment]:
+        """Return what fits of ``text``, in whole words, and record the rest as dropped."""
+        kept = part(source, text, ident)
+        if _size(kept) > most:
+            ends = [match.end() for match in _WORD_END.finditer(text)]
+            fit = bisect_right(ends, most, key=lambda end: len(tokenizer.tokenize(text[:end])))
+            kept = part(source, text[: ends[fit - 1]], ident) if fit else []
+        if rest := text[sum(len(segment.text) for segment in kept) :]:
+            found.dropped.append(Dropped(source, rest, ident))
+        return kept
+
+    def lore(
+        entries: Iterable[LoreEntry], room: int, complain: bool = True
+    ) -> list[tuple[LoreEntry, Segment]]:
+        """Return the entries that fit, in order; those of a higher order get room first."""
+        chosen: list[tuple[LoreEntry, Segment]] = []
+        for entry in sorted(entries, key=lambda entry: -entry.order):
+            text, budget = _line(entry.text), entry.token_budget
+            kept = (
+                part("lore", text, entry.id) if budget is None else beginning("lore", text, budget, entry.id)
+            )
+            if kept and _size(kept) <= room:
+                room -= _size(kept)
+                chosen.append((entry, kept[0]))
+            elif complain:
+                found.dropped.append(Dropped("lore", entry.text, entry.id))
+        return sorted(chosen, key=lambda pair: pair[0].order)
+
+    before, between, found.tail = (
+        part("template", text) for text in (template.before, template.between, template.after)
+    )
     follows_text = bool(settings.memory or settings.so_far)
     follows_text = follows_text or any(is_stable(entry) and entry.text for entry in active)
-    request = fitter.request(template.request, "\n" if follows_text else "")
-    fitter.begin_optional()
-    note = fitter.cut_to_fit("note", settings.author_note or "")
-    memory = fitter.cut_to_fit("memory", settings.memory or "")
-    so_far = fitter.cut_to_fit("so far", settings.so_far or "")
-    fitter.limit_lore(settings.lore_budget)
-    stable = fitter.lore(entry for entry in active if is_stable(entry))
-    moving = fitter.lore(entry for entry in active if not is_stable(entry))
-    staying = fitter.lore(lingering, complain=False)
+    request = part("request", ("\n" if follows_text else "") + template.request) if template.request else []
+    room = window.available - len(window.bos) - _size([*before, *between, *found.tail, *request])
+    if room < SMALLEST_STORY:
+        raise ContextError(
+            f"of a window of {window.n_ctx} tokens, {window.reserve} are reserved for new text and"
+            f" {max(room, 0)} are left for the story after the template: use a larger window, reserve less,"
+            " or choose a shorter template or request"
+        )
+    room -= max(room // STORY_SHARE, SMALLEST_STORY)
+    note = beginning("note", _line(settings.author_note or ""), max(room, 0))
+    memory = beginning("memory", _line(settings.memory or ""), max(room - _size(note), 0))
+    room -= _size(note) + _size(memory)
+    so_far = beginning("so far", _line(settings.so_far or ""), max(room, 0))
+    room -= _size(so_far)
+    if settings.lore_budget is not None:
+        room = min(room, settings.lore_budget)
+    stable = lore((entry for entry in active if is_stable(entry)), room)
+    room -= _size(segment for _, segment in stable)
+    moving = lore((entry for entry in active if not is_stable(entry)), room)
+    staying = lore(lingering, room - _size(segment for _, segment in moving), complain=False)
 
-    found = Preamble(dropped=fitter.dropped)
     bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
     found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *so_far, *request, *between]
-    found.tail = after
-    found.movable = [_movable(entry, segment, True) for entry, segment in moving]
-    found.movable += [_movable(entry, segment, False) for entry, segment in staying]
+    for entry, segment in (*moving, *staying):
+        depth = DEFAULT_LORE_DEPTH if entry.depth is None else entry.depth
+        wanted = any(entry is one for one, _ in moving)
+        found.movable.append(Movable(lore_key(entry), segment, depth, entry.order, wanted))
     depth = DEFAULT_NOTE_DEPTH if settings.author_note_depth is None else settings.author_note_depth
     found.movable += [Movable("note", segment, depth, 0) for segment in note]
     return found
 
 
-def _movable(entry: LoreEntry, segment: Segment, wanted: bool) -> Movable:
-    depth = DEFAULT_LORE_DEPTH if entry.depth is None else entry.depth
-    return Movable(lore_key(entry), segment, depth, entry.order, wanted)
-
-
-class _Fitter:
-    """Allots the room, and records texts without room."""
-
-    def __init__(self, tokenizer: Tokenizer, window: Window) -> None:
-        self.dropped: list[Dropped] = []
-        self._tokenizer = tokenizer
-        self._window = window
-        self._room = window.available - len(window.bos)
-        self._lore_room = 0
-
-    def template(self, text: str) -> list[Segment]:
-        """Add template text, which must fit as a whole."""
-        if not text:
-            return []
-        tokenize = self._tokenizer.tokenize_template or self._tokenizer.tokenize
-        tokens = tuple(tokenize(text))
-        self._room -= len(tokens)
-        return [Segment("template", text, tokens)]
-
-    def request(self, text: str, separator: str) -> list[Segment]:
-        """Add the request, which must fit as a whole, after ``separator``."""
-        segments = self._segment("request", separator + text) if text else []
-        self._room -= sum(len(segment.tokens) for segment in segments)
-        return segments
-
-    def begin_optional(self) -> None:
-        """Keep the story's share free from here on."""
-        if self._room < SMALLEST_STORY:
-            raise ContextError(
-                f"of a window of {self._window.n_ctx} tokens, {self._window.reserve} are reserved for new"
-                f" text and {max(self._room, 0)} are left for the story after the template: use a larger"
-                " window, reserve less, or choose a shorter template or request"
-            )
-        self._room -= max(self._room // STORY_SHARE, SMALLEST_STORY)
-
-    def limit_lore(self, budget: int | None) -> None:
-        self._lore_room = self._room if budget is None else min(self._room, budget)
-
-    def cut_to_fit(self, source: Source, text: str) -> list[Segment]:
-        """Return the beginning of ``text`` that fits, and record the rest as dropped."""
-        segments = self._prefix(source, _line(text), max(self._room, 0))
-        kept = "".join(segment.text for segment in segments)
-        if rest := _line(text)[len(kept) :]:
-            self.dropped.append(Dropped(source, rest))
-        self._room -= sum(len(segment.tokens) for segment in segments)
-        return segments
-
-    def lore(self, entries: Iterable[LoreEntry], complain: bool = True) -> list[tuple[LoreEntry, Segment]]:
-        """Return the entries that fit, in order; those of a higher order get room first."""
-        chosen: list[tuple[LoreEntry, Segment]] = []
-        for entry in sorted(entries, key=lambda entry: -entry.order):
-            segments = self._entry(entry)
-            size = sum(len(segment.tokens) for segment in segments)
-            if segments and size <= self._lore_room:
-                self._lore_room -= size
-                chosen.append((entry, segments[0]))
-            elif complain:
-                self.dropped.append(Dropped("lore", entry.text, entry.id))
-        return sorted(chosen, key=lambda pair: pair[0].order)
-
-    def _entry(self, entry: LoreEntry) -> list[Segment]:
-        if entry.token_budget is None:
-            return self._segment("lore", _line(entry.text), entry.id)
-        segments = self._prefix("lore", _line(entry.text), entry.token_budget, entry.id)
-        kept = len(segments[0].text) if segments else 0
-        if rest := _line(entry.text)[kept:]:
-            self.dropped.append(Dropped("lore", rest, entry.id))
-        return segments
-
-    def _segment(self, source: Source, text: str, ident: str = "") -> list[Segment]:
-        return [Segment(source, text, tuple(self._tokenizer.tokenize(text)), ident)] if text else []
-
-    def _prefix(self, source: Source, text: str, room: int, ident: str = "") -> list[Segment]:
-        """Return the longest beginning of ``text``, in whole words, of at most ``room`` tokens."""
-        whole = self._segment(source, text, ident)
-        if not whole or len(whole[0].tokens) <= room:
-            return whole
-        ends = [match.end() for match in _WORD_END.finditer(text)]
-        fit = bisect_right(ends, room, key=lambda end: len(self._tokenizer.tokenize(text[:end])))
-        return self._segment(source, text[: ends[fit - 1]], ident) if fit else []
+def _size(segments: Iterable[Segment]) -> int:
+    return sum(len(segment.tokens) for segment in segments)
 
 
 def _line(text: str) -> str:

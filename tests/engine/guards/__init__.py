@@ -15,11 +15,8 @@ _PRELUDE = """
 import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import numpy as np
-from srbwriter.engine.model import Model
 from srbwriter.engine.types import *
 from tests.fakes.short_model import short_model
-model = Model(short_model(), EngineOptions(gpu_layers=0))
-row = np.random.default_rng(0).normal(0.0, 3.0, model.n_vocab).astype(np.float32)
 """
 
 
@@ -42,7 +39,7 @@ def with_threads() -> dict[str, str]:
 
 
 def run_child(*code: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-    """Run pieces of ``code`` in a Python of its own that has ``model`` and a ``row`` of logits at hand.
+    """Run pieces of ``code`` in a Python of its own with the types of the engine at hand.
 
     It has as many threads as it asks for. A negative return code is the signal that killed it.
     """
