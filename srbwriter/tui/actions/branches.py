@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ _SEEN_SECONDS = 0.4  # that a branch has stood on the screen before a digit can 
 def pick_number(screen: WriteScreen, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
     panes = screen.grid.panes
-    if number <= len(panes) and 0 <= time.monotonic() - panes[number - 1].words_at < _SEEN_SECONDS:
+    if number <= len(panes) and screen.pressed_at - panes[number - 1].words_at < _SEEN_SECONDS:
         screen.notify(f"Branch {number} has only just appeared. Press {number} again to pick it.")
     elif not _pick(screen, number - 1):
         screen.leave_panes()  # what is typed now was meant to follow the pick

@@ -7,6 +7,7 @@ to the panes. Key handlers are in ``srbwriter.tui.actions``; ``srbwriter.tui.wri
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -89,6 +90,7 @@ class WriteScreen(Screen[None]):
         self.pump = Pump(self, app.preferences[options.FPS])
         self.notices = Notices(self)
         self.letters = Letters(self)
+        self.pressed_at = math.inf  # when the key that is being handled was pressed (monotonic seconds)
         self._today = status.WordsToday(session)
         self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
         self._begun = False  # the first screen is up
@@ -232,6 +234,7 @@ class WriteScreen(Screen[None]):
 
         While no pane is chosen, digits pick and arrows choose one; on a chosen branch letters may be prose.
         """
+        self.pressed_at = event.time
         if self.on_branch and isinstance(event, events.Key):
             return self.letters.take(event)
         if not self.unchosen:
