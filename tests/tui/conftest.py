@@ -50,12 +50,12 @@ class Bench:
     async def settle(self) -> None:
         """Let what was asked for be done, and painted, and half a second pass for the keys that follow."""
         self.screen.letters.rest()
-        for pane in self.screen.grid.panes:
-            pane.words_at -= 1
         await self.pilot.pause()
         self.session.settle()
         self.screen.pump.flush()
         await self.pilot.pause()
+        for pane in self.screen.grid.panes:
+            pane.words_at -= 1
 
     async def write(self, tokens: int = 12) -> None:
         """Start branches and let each have some tokens."""

@@ -29,8 +29,9 @@ _SEEN_SECONDS = 0.4  # that a branch has stood on the screen before a digit can 
 @command(THIS_BRANCH, "Pick a branch by number", DIGITS, numbered=True)
 def pick_number(screen: WriteScreen, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
-    panes = screen.grid.panes
-    if number <= len(panes) and screen.pressed_at - panes[number - 1].words_at < _SEEN_SECONDS:
+    pane = screen.grid.panes[number - 1] if number <= len(screen.grid.panes) else None
+    has_words = pane is not None and pane.branch is not None and bool(pane.branch.text.strip())
+    if pane is not None and has_words and not screen.pressed_at - pane.words_at >= _SEEN_SECONDS:
         screen.notify(f"Branch {number} has only just appeared. Press {number} again to pick it.")
     elif not _pick(screen, number - 1):
         screen.leave_panes()  # what is typed now was meant to follow the pick

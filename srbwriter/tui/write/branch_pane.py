@@ -6,6 +6,7 @@ changes nothing: keys go to the commands.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -59,7 +60,7 @@ class BranchPane(Prose, inherit_bindings=False):
         self.thoughts = NO_THOUGHTS  # the model's thoughts before its text, which are hidden
         self.follows = False  # whether the end is shown at first
         self.is_scrolled = False  # by the reader, since the branch was shown
-        self.words_at = 0.0  # when its first words were shown (monotonic seconds)
+        self.words_at = math.inf  # when the first words of its branch were shown (monotonic seconds)
         self.marks = self.note = ""
         self.figures = False  # whether the head shows tokens and speed
         self.is_key = True  # whether the number is the key that picks the branch
@@ -84,7 +85,7 @@ class BranchPane(Prose, inherit_bindings=False):
         take, place = self.take, self.first_visible if self.is_scrolled and not self.follow else None
         self.branch, self._read_to, self._whole, self.take = branch, None, "", None
         if not again:
-            self.is_scrolled, self.follow = False, self.follows
+            self.is_scrolled, self.follow, self.words_at = False, self.follows, math.inf
         self._put_text("")
         self.pull(force=True)
         if again:
