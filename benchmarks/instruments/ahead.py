@@ -260,7 +260,7 @@ def key_delays(model: Path, mode: Mode) -> list[float]:
         assert program.until(b"write", 60) is not None, "the app did not start"
         program.drain(1.0)
         program.send(WRITE)
-        sign = "full length" if mode == "off" else "▸ ahead"
+        sign = "■" if mode == "off" else "▸ ahead"
         assert program.until(sign.encode(), 120) is not None, f"{sign!r} is not shown"
         program.send(TAB)
         program.drain(0.5)

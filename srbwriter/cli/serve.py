@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from srbwriter.engine.loader import EngineLoader
     from srbwriter.server.settings import ServerSettings
     from srbwriter.session import Session
-    from srbwriter.tui.start import Beside
+    from srbwriter.tui.app import Beside
 
 _SECONDS_TO_END = 5.0
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from srbwriter.config import Settings
-    from srbwriter.tui.start import Beside
+    from srbwriter.tui.app import Beside
 
 __all__ = ["run"]
 

@@ -10,16 +10,19 @@ import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from textual import events
+from textual.binding import Binding
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from srbwriter import paths
 from srbwriter.config import Settings
+from srbwriter.session import Session
 from srbwriter.session.ahead import LookAhead, budget_of
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
@@ -36,8 +39,11 @@ from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers
 from srbwriter.tui.write.desk import Desk
 
-if TYPE_CHECKING:
-    from srbwriter.session import Session
+Beside = Callable[[Session], AbstractContextManager[str]]
+"""What runs in the same process as long as a session is open, for example a server on its engine.
+
+Entered, it gives the address that it listens at.
+"""
 
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
 _REST_SECONDS = 2.0  # without a key in a text, after which the writer counts as pausing
@@ -47,8 +53,16 @@ _MODEL_AWAITED = "Your story is saved. The model is still being closed …"
 _DISK_AWAITED = "Your words are still being saved …"
 
 
+class NextStory(NamedTuple):
+    """A story to open, what to say then, and whether to write branches at once."""
+
+    file: Path
+    notes: tuple[str, ...] = ()
+    begins: bool = False
+
+
 class App(FailingApp):
-    """The program in a terminal."""
+    """The program in a terminal. It stays the same from story to story; each has its session and screen."""
 
     TITLE = "srbwriter"
     COMMANDS = {CommandProvider}
@@ -62,29 +76,36 @@ class App(FailingApp):
     Toast { width: auto; max-width: 100%; padding: 0 1; margin-top: 0; }
     """
 
-    def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:
+    def __init__(self, session: Session, settings: Settings, beside: Beside | None = None) -> None:
         super().__init__()
-        self.session = session
         self.said: list[str] = []
         """All messages of this run."""
-        self.next_story: Path | None = None
-        self.next_notes: list[str] = []
-        self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
+        self.next_story: NextStory | None = None
         self.typed_at = -math.inf
         self.address = ""  # the address of a server beside the app
         self.notes: list[str] = []  # messages to show once the screen is up
+        self._settings, self._beside, self._services = settings, beside, contextlib.ExitStack()
         self._own_keys: dict[str, str] | None = None
-        self.preferences = preferences or Preferences(settings)  # with the changes of the story before
-        self.knobs = RememberedKnobs(session, settings)
-        self.knobs.recall()
+        self.preferences = Preferences(settings)
         self._apply_keys()
         self._theme_missed: str | None = None  # the configured theme that is missing, once reported
         self.load_themes()
         self.fetch = ModelFetch()
         self.offer = ModelOffer(settings)
         self.transfers = Transfers(self)
-        self.write_screen = Desk(session, self)
         self.keyboard = Keyboard(self, super().on_event)
+        self._take_over(session)
+
+    def _take_over(self, session: Session, begins: bool = False) -> None:
+        """Make ``session`` the one that is written in, on a screen of its own."""
+        self.session, self.begins = session, begins
+        self.knobs = RememberedKnobs(session, self._settings)
+        self.knobs.recall()
+        LookAhead.of(session).budget = budget_of(self.preferences)
+        self.write_screen = Desk(session, self)
+        if self._beside is not None:
+            self.address = self._services.enter_context(self._beside(session))
+            self.notes.append(f"serving the same model on {self.address}")
 
     # ---- settings
 
@@ -133,6 +154,10 @@ class App(FailingApp):
             return commands.key_name(keys[0])
         return f"“{commands.COMMANDS[command].title}” in the menu ({commands.key_name(commands.MENU)})"
 
+    def get_key_display(self, binding: Binding) -> str:
+        """Name a key as everywhere else; the command key of a Mac does not arrive in a terminal."""
+        return "" if binding.key.startswith("super+") else commands.key_name(binding.key)
+
     def run_prompt(self, screen: Screen[Any], act: Callable[[], object]) -> None:
         """Run ``act``, a command of ``screen`` that opens a prompt for text.
 
@@ -147,7 +172,7 @@ class App(FailingApp):
     def action_run_on_desk(self, command: str) -> None:
         self.run_on_desk(command)
 
-    def run_on_desk(self, command: str, number: int = 0) -> None:
+    def run_on_desk(self, command: str) -> None:
         """Run a command on the write screen, after closing the screens above it; not if one asks first."""
         while (top := self.screen) is not self.write_screen:
             depth = len(self.screen_stack)
@@ -155,7 +180,7 @@ class App(FailingApp):
                 top.action_close()
             if len(self.screen_stack) >= depth:
                 return
-        self.write_screen.run_chosen(command, number)
+        self.write_screen.run_chosen(command)
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste | Burst) and not event.is_forwarded:
@@ -231,25 +256,50 @@ class App(FailingApp):
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
     def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
-        """Leave this story and open another: the screen is reset, and the model stays loaded.
+        """Leave this story and open another: keys wait for its screen, and the model stays loaded.
 
         ``notes`` are shown then; with ``begins``, branches are written at once.
         """
         if self.transfers.may_leave():
-            self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
+            self.next_story = NextStory(file, tuple(notes), begins)
             self.leave()
 
     def leave(self) -> None:
-        """End the program; if text cannot be saved, ask the writer."""
+        """End the program, or go to the next story; if text cannot be saved, ask the writer."""
         self.write_screen.keep_view()
         try:
             self.session.save()
         except StoryError as error:
             self._ask_before_leaving(error)
         else:
-            if self.next_story is None:
-                self.session.prepare_close()
-            self.exit()
+            self._go()
+
+    def _go(self) -> None:
+        if self.next_story is not None:
+            self.keyboard.hold()
+            self.run_worker(self._change_story(self.next_story))
+            return
+        self.session.prepare_close()
+        self.exit()
+
+    async def _change_story(self, wanted: NextStory) -> None:
+        before, self.next_story = self.session, None
+        while self.screen is not self.write_screen:
+            await self.pop_screen()
+        self.write_screen.pump.stop()
+        before.close(keep_model=True)
+        self._services.close()
+        self.offer.leave_story()
+        self.transfers.end()
+        try:
+            session = Session.open(self._settings, wanted.file, before.loader)
+        except (StoryError, OSError) as error:  # nobody is to lose their story by a bad file
+            wanted = NextStory(before.story.file, (str(error),))
+            session = Session.open(self._settings, wanted.file, before.loader)
+        self._take_over(session, wanted.begins)
+        self.notes.extend(wanted.notes)
+        await self.switch_screen(self.write_screen)  # pyright: ignore[reportUnknownMemberType]
+        self._tell_notes()
 
     def _ask_before_leaving(self, error: StoryError) -> None:
         answers = {"r": "tries again", "escape": "stays"}
@@ -262,7 +312,7 @@ class App(FailingApp):
             if key == "r":
                 self.leave()
             elif key == "l":
-                self.exit()
+                self._go()
             else:
                 self.next_story = None
 
@@ -300,7 +350,8 @@ class App(FailingApp):
         self.transfers.end()
         self._to_terminal("\x1b[23;2t")
         with self._naming_what_is_awaited():
-            self.session.close(keep_model=self.next_story is not None)
+            self.session.close()
+        self._services.close()
 
     @contextlib.contextmanager
     def _naming_what_is_awaited(self) -> Generator[None]:
@@ -312,7 +363,7 @@ class App(FailingApp):
             self._to_terminal(_MODEL_AWAITED if self.session.story.save_state.saved else _DISK_AWAITED)
 
         timer = threading.Timer(_AWAITED_SECONDS, say)
-        if self.next_story is None and not self.is_headless:
+        if not self.is_headless:
             timer.start()
         try:
             yield

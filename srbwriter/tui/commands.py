@@ -252,6 +252,12 @@ class Keys:
         self.controls = frozenset(key for keys in self.anywhere.values() for key in keys)
         """All keys that work with any focus."""
 
+    def command_on_branch(self, key: str) -> str:
+        """Return the command of a key on a chosen branch, with a dot and its number; "" if it has none."""
+        binding = self.on_branch.get(key)
+        own = next((id for id, keys in self.unbound.items() if key in keys.split(",")), "")
+        return (binding.id if binding is not None else own) or ""
+
 
 def _is_bound(command: Command, key: str) -> bool:
     """Return whether ``command`` has a binding that a key of the writer's own can take over."""

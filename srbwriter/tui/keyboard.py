@@ -6,7 +6,8 @@ waits until the previous one has been fully processed. An escape directly follow
 keys, unless alt with that key has a meaning at the focus.
 
 Two or more printable characters that arrive in one read of the terminal are text: a paste without brackets,
-the output of an input method, or fast typing over a slow line. They are inserted, and never run as commands.
+the output of an input method, or fast typing over a slow line. They are inserted. A run of one character that
+is a command of the chosen branch, as from a held key, is that command as often.
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ class Keyboard:
         self._open = True
         self._start()
 
+    def hold(self) -> None:
+        """Keep all keys from now on for the screen that calls :meth:`open` next."""
+        self._open = False
+
     @property
     def has_waiting(self) -> bool:
         """Whether keys wait to be delivered."""
@@ -97,7 +102,7 @@ class Keyboard:
             self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        while self._waiting:
+        while self._open and self._waiting:
             event = self._next()
             target: DOMNode = self._app.focused or self._app.screen
             try:
@@ -117,13 +122,14 @@ class Keyboard:
             return events.Key("escape", ESC)
         if burst is None or not is_text(event):
             return event
-        text = event.character or ""
-        while self._waiting and self._waiting[0].burst is burst:
-            event = self._waiting[0].event
-            if not is_text(event):
-                break
-            text += event.character or ""
+        keys = [event]
+        while self._waiting and self._waiting[0].burst is burst and is_text(key := self._waiting[0].event):
+            keys.append(key)
             self._waiting.popleft()
+        text = "".join(key.character or "" for key in keys)
+        if self._app.write_screen.is_run_of_commands(text):
+            self._waiting.extendleft(map(_Waiting, reversed(keys[1:])))
+            return event
         return events.Paste(text)
 
     async def _claimed(self, event: events.Key | events.Paste) -> bool:
@@ -151,7 +157,7 @@ class Keyboard:
     async def _settled(self, target: DOMNode) -> None:
         """Wait until widgets, screen and app have processed everything that a key to ``target`` triggered."""
         app, chains = self._app, _CHAINS
-        while chains and app.is_running:
+        while chains and app.is_running and self._open:
             before = app.screen, app.focused
             node: DOMNode | None = target
             while node is not None:

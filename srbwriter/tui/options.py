@@ -20,7 +20,7 @@ LAYOUT = Key(
     "interface.layout",
     one_of(AUTO, *LAYOUTS),
     AUTO,
-    "where the branches stand; auto is right of the story from 160 columns on, else below it",
+    "where the branches stand; auto is right of the story from 140 columns on, else below it",
 )
 PANES = Key(
     "interface.panes",

@@ -17,31 +17,27 @@ if TYPE_CHECKING:
 class CommandProvider(Provider):
     """Every command by its title, its id or its help; it runs on the write screen."""
 
-    def _entries(self) -> Iterator[tuple[str, Command, int]]:
-        """Yield the words of each entry, its command, and the number that a numbered one gets."""
+    def _entries(self) -> Iterator[tuple[str, Command]]:
+        """Yield the words of each entry, and its command."""
         app: App = self.app  # pyright: ignore[reportAssignmentType, reportUnknownMemberType]
-        current = app.session.round
         for command in COMMANDS.values():
-            if command.numbered:
-                count = min(9, len(current.branches) if current is not None else 0)
-                yield from (
-                    (f"Pick branch {number}   {number}", command, number) for number in range(1, count + 1)
-                )
+            if command.numbered:  # its digits stand beside the command that picks the chosen branch
                 continue
             keys = [*app.known_keys.plain.get(command.id, []), *app.known_keys.anywhere.get(command.id, [])]
-            yield f"{command.title}   {' '.join(map(key_name, keys))}".rstrip(), command, 0
+            if command.id == "pick":
+                keys.append("1–9")
+            yield f"{command.title}   {' '.join(map(key_name, keys))}".rstrip(), command
 
     async def discover(self) -> Hits:
-        for words, command, number in self._entries():
-            yield DiscoveryHit(words, partial(self._run, command, number), help=command.help)
+        for words, command in self._entries():
+            yield DiscoveryHit(words, partial(self._run, command), help=command.help)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for words, command, number in self._entries():
+        for words, command in self._entries():
             exact = 100.0 * (query.casefold() in (command.id, command.title.casefold()))
             if score := exact or max(matcher.match(words), 0.5 * matcher.match(command.help)):
-                run = partial(self._run, command, number)
-                yield Hit(score, matcher.highlight(words), run, help=command.help)
+                yield Hit(score, matcher.highlight(words), partial(self._run, command), help=command.help)
 
-    def _run(self, command: Command, number: int) -> None:
-        self.app.run_on_desk(command.id, number)  # type: ignore[attr-defined]
+    def _run(self, command: Command) -> None:
+        self.app.run_on_desk(command.id)  # type: ignore[attr-defined]

@@ -50,7 +50,8 @@ STYLES = {
     "match": "underline $text-warning", "match-here": "bold reverse $text-warning",
     "selection": "on $primary 40%", "cursor": "reverse", "place": "underline",
     "head": "$text-muted on $panel", "head-writing": "$text-accent on $panel",
-    "head-failed": "$text-error on $panel", "head-chosen": "bold $background on $primary",
+    "head-failed": "$text-error on $panel", "head-chosen": "bold reverse $primary",
+    "cap": "bold reverse $accent",
 }  # fmt: skip
 """How marks look, as Textual's styles."""
 
@@ -193,11 +194,11 @@ class Prose(Keyed, Widget, can_focus=True):
         Binding("ctrl+u", "delete('row_start')", "delete to the row's beginning", show=False),
         Binding("ctrl+k", "delete('row_end')", "delete to the row's end", show=False),
         Binding("f7", "select_all", "select all", show=False),
-        Binding("ctrl+c,super+c", "copy", "copy", show=False),
-        Binding("ctrl+x,super+x", "cut", "cut", show=False),
-        Binding("ctrl+v,super+v", "paste", "paste", show=False),
-        Binding("ctrl+z,super+z", "undo", "undo", show=False),
-        Binding("ctrl+y,super+y", "redo", "redo", show=False),
+        Binding("ctrl+c", "copy", "copy", show=False),
+        Binding("ctrl+x", "cut", "cut", show=False),
+        Binding("ctrl+v", "paste", "paste", show=False),
+        Binding("ctrl+z", "undo", "undo", show=False),
+        Binding("ctrl+y", "redo", "redo", show=False),
     ]  # fmt: skip
     DEFAULT_CSS = """
     Prose { width: 1fr; height: 1fr; background: $background; color: $foreground; }

@@ -10,17 +10,14 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
+from collections.abc import Generator
 from pathlib import Path
 
 from srbwriter import launch, paths
 from srbwriter.config import Settings
 from srbwriter.session import Session
-from srbwriter.story import StoryError, library
-from srbwriter.tui.app import App
-from srbwriter.tui.dialogs.model import ModelFetch, ModelOffer
-from srbwriter.tui.options import Preferences
+from srbwriter.story import library
+from srbwriter.tui.app import App, Beside
 
 
 class _Screen(io.TextIOWrapper):
@@ -66,47 +63,19 @@ def guarded() -> Generator[None]:
 
 BEHIND = 4  # steps of priority by which a key goes before tokens, where both want one core
 
-Beside = Callable[[Session], AbstractContextManager[str]]
-"""What runs in the same process as long as a session is open, for example a server on its engine.
-
-Entered, it gives the address that it listens at.
-"""
-
 
 def open_app(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
-    notes: list[str] = []
     loader = launch.loader(settings, nice=BEHIND)
     settings = launch.suit_model(settings, in_app=True)
-    # These go on from story to story.
-    fetch, offer, preferences = ModelFetch(), ModelOffer(settings), Preferences(settings)
-    begins = False
-    left: Path | None = None  # the story that the writer has left for this one
-    with guarded(), contextlib.ExitStack() as models:
-        models.callback(fetch.end)
-        while True:
-            if library.RecentStories(paths.recent_file()).all():
-                offer.leave_story()
-            try:
-                session = Session.open(settings, story, loader)
-            except (StoryError, OSError) as error:
-                if left is None:
-                    raise
-                story, left, notes = left, None, [str(error)]  # nobody is to lose their story by a bad file
-                continue
-            app = App(session, settings, preferences)
-            app.fetch, app.offer = fetch, offer
-            app.notes.extend(notes)
-            app.begins = begins
-            with contextlib.ExitStack() as running:
-                running.callback(session.close)  # also when the app never came to its own end
-                if beside is not None:
-                    app.address = running.enter_context(beside(session))
-                    app.notes.append(f"serving the same model on {app.address}")
-                app.run()
-            if app.next_story is None:
-                return app.return_code or 0
-            left = session.story.file
-            story, notes, begins = app.next_story, app.next_notes, app.next_begins
-            loader = session.loader  # the model stays
-            models.callback(loader.close)
+    with guarded(), contextlib.ExitStack() as closing:
+        has_stories = bool(library.RecentStories(paths.recent_file()).all())
+        session = Session.open(settings, story, loader)
+        closing.callback(session.close)  # also when there never was an app
+        app = App(session, settings, beside)
+        closing.callback(lambda: app.session.close())
+        closing.callback(app.fetch.end)
+        if has_stories:
+            app.offer.leave_story()
+        app.run()
+        return app.return_code or 0

@@ -118,6 +118,7 @@ class FakeSession:
         self.state_lock = threading.RLock()
         self._instruments: dict[type[Instrument], Any] = {}
         self.tokens = SimpleNamespace(gather=False, branch_logprobs=None)
+        self.book = SimpleNamespace(later=lambda act: None, offer_name=None)
 
     def instrument(self, kind: type[Instrument]) -> Any:
         return self._instruments.setdefault(kind, kind(cast(Any, self)))

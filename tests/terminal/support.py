@@ -16,6 +16,7 @@ from tests.terminal.terminal import CTRL_G, CTRL_N, ENTER, TAB, Key, Terminal
 Result = TypeVar("Result")
 
 OPENING = "It rained. "
+READ = 0.5  # seconds in which a reader has seen a branch, so that a digit can be meant for it
 
 _WORDS = (
     "the a lamp river keeper went down to see what had come in with fog and all boats lay still under their "

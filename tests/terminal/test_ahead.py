@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.terminal.support import (
     OPENING,
+    READ,
     make_story,
     node_texts,
     says_saved,
@@ -48,6 +49,7 @@ def test_a_pick_shows_the_next_branches_written_and_words_typed_meanwhile_do_awa
     terminal.press(CTRL_Z)
     terminal.wait(lambda _: text_of(file) == before, "undo takes the pick back")
     terminal.wait(ready, "and what follows is written again")
+    terminal.rest(READ)
     terminal.press(b"1")
     terminal.wait(lambda _: len(text_of(file)) > len(before), "the branch is part of the story once more")
     terminal.wait(begun, "something is written ahead")

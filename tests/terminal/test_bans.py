@@ -8,7 +8,7 @@ from srbwriter.story import Story
 from tests.terminal.support import choose, make_story, says_saved
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, Terminal
 
-WROTE = re.compile(r"full length|the end")
+WROTE = re.compile(r"\d +■")
 
 
 def begin(terminal: Terminal) -> None:

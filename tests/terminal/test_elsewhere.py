@@ -9,8 +9,8 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.story import Story
 from tests.engine.peers import VLLM, served
-from tests.terminal.support import OPENING, make_story, node_texts, says_saved, text_of
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ESC, Terminal
+from tests.terminal.support import OPENING, READ, make_story, node_texts, says_saved, text_of
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, TAB, Terminal
 
 
 @pytest.fixture(params=["srb", "vllm"])
@@ -34,12 +34,13 @@ def test_eight_panes_on_an_engine_elsewhere(terminal: Terminal, url: str) -> Non
         lambda _: sum(len(text) > 40 for text in node_texts(file)) >= 8, "eight branches are written"
     )
 
-    terminal.press(ESC, b"r")  # the first is rolled again while the others are written
+    terminal.press(TAB, b"r")  # the first is rolled again while the others are written
     terminal.wait(lambda _: len(node_texts(file)) >= 11, "the old take stays beside the new one")
     terminal.press(b" ")
     terminal.wait_for("cannot be paused")
     terminal.press(b"k")
     terminal.wait_for("killed")
+    terminal.rest(READ)
     terminal.press(b"2")
     terminal.wait(lambda _: len(text_of(file)) > len(OPENING) + 40, "a branch is picked")
     terminal.press(CTRL_Z)

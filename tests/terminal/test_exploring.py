@@ -17,7 +17,7 @@ def begun(terminal: Terminal) -> None:
     terminal.start(make_story(terminal.folder, STORY), "--max-tokens", "8", "--n", "4", "--seed", "3")
     terminal.wait(says_saved, "the first screen")
     terminal.press(CTRL_N)
-    terminal.wait(lambda screen: screen.count("full length") == 4, "four branches have ended")
+    terminal.wait(lambda screen: screen.count("■") == 4, "four branches have ended")
     terminal.press(TAB)
 
 

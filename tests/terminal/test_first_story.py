@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter import cli
-from tests.terminal.support import choose, says_saved, text_of
+from tests.terminal.support import READ, choose, says_saved, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
@@ -13,9 +13,9 @@ MINE = "Then it began to rain."
 
 
 def ended_branches(terminal: Terminal, what: str) -> str:
-    return terminal.wait(
-        lambda screen: screen.count("full length") == 4 and "earlier text" not in screen, what
-    )
+    shown = terminal.wait(lambda screen: screen.count("■") == 4 and "earlier text" not in screen, what)
+    terminal.rest(READ)
+    return shown
 
 
 def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> None:
@@ -47,13 +47,14 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     ended_branches(terminal, "four branches after a part")
 
     terminal.press(F3)
-    terminal.wait_for("go and write")
+    terminal.wait_for("open or fold")
     terminal.press(UP)
     terminal.wait_for("space shows them")
     terminal.press(b" ")
     terminal.wait(lambda screen: "shows them" not in screen, "the branches that were not picked")
-    terminal.press(b"g")
-    terminal.wait(lambda screen: "go and write" not in screen, "the story again")
+    terminal.press(ENTER)
+    terminal.wait(lambda screen: "open or fold" not in screen, "the story again")
+    terminal.press(CTRL_N)
     ended_branches(terminal, "four branches from another node")
 
     terminal.press(RIGHT)

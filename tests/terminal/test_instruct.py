@@ -11,11 +11,12 @@ from srbwriter import paths
 from srbwriter.story import ROOT, Story
 from srbwriter.tui.dialogs.openings import SamplePrompt, read_prompt
 from tests.fakes.instruct_model import make_instruct
-from tests.terminal.support import text_of
+from tests.terminal.support import READ, text_of
 from tests.terminal.terminal import CTRL_Q, ENTER, ESC, Terminal
 
 F8 = b"\x1b[19~"
-WROTE = re.compile(r"full length|the end")
+DOWN = b"\x1b[B"
+WROTE = re.compile(r"\d +■")
 INSTRUCT = [
     prompt
     for file in sorted(paths.asset_dir("sample_prompts").glob("*.txt"))
@@ -37,9 +38,8 @@ def begin(terminal: Terminal, model: Path, sample: SamplePrompt) -> Path:
     screen = terminal.wait(lambda shown: all(f"{title} " in shown for title in titles), "the samples")
     places = [screen.index(f"{title} ") for title in titles]
     assert max(places) == places[-1], "a sample for base models comes after all of them"
-    terminal.type(sample.title)
-    terminal.wait(lambda screen: screen.count(sample.title) >= 2, "the list has been narrowed")
-    terminal.press(ENTER)
+    place = sorted(places).index(places[titles.index(sample.title)])
+    terminal.press(*[DOWN] * place, ENTER)
     terminal.wait(lambda screen: len(WROTE.findall(screen)) >= 2, "branches have ended")
     return file
 
@@ -59,6 +59,7 @@ def test_the_request_of_a_sample_is_in_the_users_turn_and_not_in_the_story(
     terminal: Terminal, model: Path, sample: SamplePrompt
 ) -> None:
     file = begin(terminal, model, sample)
+    terminal.rest(READ)
     terminal.press(b"1")
     terminal.wait(lambda _: text_of(file), "the pick is in the file")
     terminal.press(F8)

@@ -42,7 +42,7 @@ def desk(screen: str) -> str:
 
 def states(screen: str) -> list[str]:
     """The signs of the states in the heads of the panes."""
-    return re.findall(r"\b\d ([·…▸‖■!×])", screen)
+    return re.findall(r"\b\d +([·…▸‖■!×])", screen)
 
 
 def write_round(terminal: Terminal) -> None:
@@ -74,7 +74,6 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.type("likelihood")
     terminal.press(ENTER)
     terminal.wait_without("Order of the branches")
-    terminal.press(b"v")
     terminal.press(TAB)
     terminal.wait_for("STORY")
     terminal.press(*[LEFT] * WORD, TAB)

@@ -76,7 +76,7 @@ def test_a_command_for_a_branch_is_refused_until_one_is_chosen(terminal: Termina
     terminal.wait(lambda shown: "STORY" in foot(shown), "the story has the keys")
     choose(terminal, "kill")
     shown = terminal.wait(lambda shown: "killed" in shown, "the branch that was chosen last is killed")
-    assert shown.count("killed") == 1 and "1 ■" in shown
+    assert shown.count("killed") == 1 and "1  ■" in shown
 
 
 def test_the_line_of_keys_has_the_eight_in_a_small_terminal(terminal: Terminal) -> None:

@@ -6,7 +6,7 @@ import re
 
 from tests.fakes.short_model import short_model
 from tests.terminal.support import all_ended, make_story, node_texts, text_of, to_branches
-from tests.terminal.terminal import CTRL_N, CTRL_Z, ENTER, ESC, TAB, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Z, ENTER, ESC, Terminal
 
 LEFT, RIGHT, DOWN, F6 = b"\x1b[D", b"\x1b[C", b"\x1b[B", b"\x1b[17~"
 _HERE = re.compile(r"(\d+) of (\d+)  “(.*)”")
@@ -45,7 +45,6 @@ def test_the_story_and_a_branch_are_forked_at_a_token_and_a_word_is_banned(termi
     terminal.press(ESC, ESC, CTRL_Z)
     terminal.wait(lambda _: text_of(file) == words, "undo brings it back")
 
-    terminal.press(TAB)
     terminal.wait_for("STORY")
     terminal.type(" ")
     terminal.wait(lambda _: text_of(file) == f"{words} ", "the words on the disk")

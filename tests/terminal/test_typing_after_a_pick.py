@@ -9,7 +9,7 @@ from pathlib import Path
 
 from srbwriter.story import Story
 from srbwriter.story.model import Marks
-from tests.terminal.support import OPENING, foot, make_story, says_saved
+from tests.terminal.support import OPENING, READ, foot, make_story, says_saved
 from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, Terminal
 
 STEADY = 1 / 15  # seconds between two keys
@@ -64,7 +64,7 @@ def branches_of(file: Path) -> list[str]:
 
 def have_ended(screen: str) -> bool:
     """Whether both branches in view have ended, and all words are saved."""
-    return re.search(r"1 ?■.*2 ?■", screen, re.DOTALL) is not None and says_saved(screen)
+    return re.search(r"1 *■.*2 *■", screen, re.DOTALL) is not None and says_saved(screen)
 
 
 def story_has_keys(screen: str) -> bool:
@@ -91,6 +91,7 @@ def pick_and_type(terminal: Terminal, file: Path, number: int, sentence: Sentenc
     ask_for_branches(terminal, file)
     with Story.open(file, readonly=True) as story:
         here, before = story.current, story.text(story.current)
+    terminal.rest(READ)
     terminal.press(str(number).encode())
     sentence.type(terminal, pause)
 

@@ -48,11 +48,14 @@ class Bench:
             await self.settle()
 
     async def settle(self) -> None:
-        """Let what was asked for be done, and painted."""
+        """Let what was asked for be done, and painted, and half a second pass for the keys that follow."""
+        self.screen.letters.rest()
         await self.pilot.pause()
         self.session.settle()
         self.screen.pump.flush()
         await self.pilot.pause()
+        for pane in self.screen.grid.panes:
+            pane.words_at -= 1
 
     async def write(self, tokens: int = 12) -> None:
         """Start branches and let each have some tokens."""
@@ -63,6 +66,8 @@ class Bench:
         self.session.step(tokens)
         self.screen.pump.flush()
         await self.pilot.pause()
+        for pane in self.screen.grid.panes:
+            pane.words_at -= 1
 
     def engine_until(self, true: Callable[[], bool]) -> None:
         """Let the engine work until something holds."""

@@ -83,6 +83,7 @@ class SteppedSession(Session):
             while scheduler.inbox:
                 scheduler.queue.steady = False  # as where the engine takes a command
                 scheduler.commands.handle(scheduler.inbox.popleft())
+                scheduler.queue.steady = False  # the next step is not like the last
             scheduler.publish()
         self.sync()
 

@@ -30,6 +30,7 @@ async def test_a_moved_chapter_stops_branches_and_undo_shows_them(open_bench: Op
         assert bench.screen.editor.text == bench.session.text() == moved
         await bench.press("ctrl+z")
         assert bench.session.text() == text and bench.texts()[0] == branch
+        assert text[bench.screen.editor.cursor :] == "# Two\n\nShe left.", "the cursor moves with the chapter"
 
 
 async def test_a_chapter_at_the_end_waits_for_its_words(open_bench: OpenBench) -> None:

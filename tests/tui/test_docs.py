@@ -41,8 +41,8 @@ def test_every_picture_exists() -> None:
 
 KEYS = {
     "first-story.md": """
-        ctrl+z undo, ctrl+n generate, w take_word, d take_sentence, f take_paragraph, W untake_word, D
-        untake_sentence, F untake_paragraph, enter pick, r reroll, k kill, o edit_pick, tab switch, F1
+        ctrl+z undo, ctrl+n generate, w take_word, d take_sentence, f take_paragraph, a take_less,
+        enter pick, r reroll, k kill, o edit_pick, tab switch, F1
         help, ctrl+g menu, F3 tree, ctrl+q quit
     """,
     "better-model.md": """

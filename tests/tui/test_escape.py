@@ -1,4 +1,4 @@
-"""Escape never leads into the story, where the keys that follow would be typed as words."""
+"""Escape never moves the focus: what follows is words where words were, and commands where commands were."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ async def test_among_the_branches_it_stops_what_runs_and_then_does_nothing(open_
             await bench.press("escape")
             assert among_branches(bench)
             assert not any(branch.live for branch in bench.session.round.branches)
-        await bench.press("r", "k", "s")  # keys of branches, and no words
+        for key in "rks":  # keys of branches, and no words
+            await bench.press(key)
         bench.session.keep()
         assert bench.session.text() == "The rain."
 
 
-async def test_in_the_story_it_leads_to_the_branches_and_stops_none(open_bench: OpenBench) -> None:
+async def test_in_the_story_it_stops_what_runs_and_chooses_no_branch(open_bench: OpenBench) -> None:
     async with open_bench("The rain.") as bench:
-        await bench.press("escape", "escape", "x", "j")  # before any branch is written
-        assert among_branches(bench)
-        bench.session.keep()
-        assert bench.session.text() == "The rain."
         await bench.write(5)
-        assert bench.screen.editor.has_focus
-        await bench.press("escape")
-        assert among_branches(bench)
-        assert all(branch.live for branch in bench.session.round.branches)
+        await bench.press("1")
+        text = bench.screen.editor.text
+        await bench.tokens(3)
+        await bench.press("escape", "escape", *" were red seeds.")
+        assert bench.screen.editor.text == text + " were red seeds."
+        assert not any(branch.live for branch in bench.session.round.branches)
+        assert len(bench.session.round.branches) == 4 and not bench.screen.on_branch
 
 
 async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys_go(
@@ -44,16 +44,20 @@ async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys
         line = bench.screen.status_line
         assert line.render().plain.startswith(" STORY ")
         await bench.write(5)
-        await bench.press("escape")
+        await bench.press("tab")
         bench.screen.flush_slowly()
         assert ("switch", "tab", "story") in bench.screen.key_line.entries
         await bench.press("tab")
         assert bench.screen.editor.has_focus
         bench.screen.flush_slowly()
         assert ("switch", "tab", "branches") in bench.screen.key_line.entries
-        await bench.press("escape")
+        await bench.press("tab")
         assert line.render().plain.startswith(" BRANCH 1 ")
-        for key, badge in (("right", "BRANCH 2"), ("f2", "PROMPT"), ("escape", "BRANCH 2")):
+        for key, badge in (
+            ("right", "BRANCH 2"), ("f2", "SETTINGS"), ("escape", "BRANCH 2"), ("ctrl+f", "FIND"),
+            ("escape", "BRANCH 2"), ("ctrl+g", "MENU"), ("escape", "BRANCH 2"), ("f3", "TREE"),
+            ("escape", "BRANCH 2"),
+        ):  # fmt: skip
             await bench.press(key)
             assert line.render().plain.startswith(f" {badge} ")
         await bench.pilot.click("#story")
@@ -69,7 +73,7 @@ async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
         editor = bench.screen.editor
         assert not editor.size
         editor.focus()
-        await bench.press("x")
+        await bench.press("c")
         assert not editor.has_focus and bench.screen.editor.text == "The rain."
         await bench.press(way)
         assert editor.size.height > 1

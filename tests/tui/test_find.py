@@ -91,6 +91,8 @@ async def test_replacing_all_keeps_the_place_and_what_is_in_view(open_bench: Ope
         assert editor.view.end == 100 * 21 + len("The lantern") and editor.view.top == before.top + 3 * (
             before.top // 18
         )
+        await bench.press("ctrl+z")
+        assert bench.last_said == "Undid: replaced 300 × “lamp” by “lantern”."
 
 
 async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: OpenBench) -> None:

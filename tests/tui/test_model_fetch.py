@@ -185,10 +185,9 @@ async def test_leaving_asks_once_and_escape_stops_a_fetch_when_no_branch_runs(
         assert "Novelist 3B is being fetched. Quit again to stop that" in bench.said
         assert bench.app.is_running
         await bench.press("escape")
-        assert bench.app.fetch.model is not None and all(b.live for b in bench.session.round.branches)
-        await bench.press("escape")
         assert not any(branch.live for branch in bench.session.round.branches)
         assert bench.app.fetch.model is not None
+        await bench.on_panes()
         await bench.press("escape")
         await ended(bench)
         assert "was stopped" in bench.said and bench.app.fetch.model is None

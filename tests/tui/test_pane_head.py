@@ -8,7 +8,7 @@ from srbwriter.tui.write.branch_words import Head, find_thoughts
 from tests.tui.conftest import OpenBench
 
 WRITING = Head("3", "▸", "writing", hidden=4, tokens=262, speed=31.0)
-DONE = Head("3", "■", "done at sentence end", tokens=262)
+DONE = Head("3", "■", "no room left", tokens=262)
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ DONE = Head("3", "■", "done at sentence end", tokens=262)
         (WRITING._replace(note="temp 0.71, top p 0.9", hidden=0), 28, " 3 ▸ writing · temp 0.71 …  "),
         (WRITING._replace(note="temp 0.71", marks="ready ★"), 28, " 3 ▸ · temp 0.71 · » ★      "),
         (WRITING._replace(note="temp 0.71", marks="ready ★"), 20, " 3 ▸ · » ★          "),
-        (DONE, 28, " 3 ■ sentence end        262"),
-        (DONE._replace(marks="ready ★"), 28, " 3 ■ sentence end · » ★  262"),
+        (DONE, 28, " 3 ■ no room left    262 tok"),
+        (DONE._replace(marks="ready ★"), 28, " 3 ■ no room left · » ★  262"),
         (DONE._replace(marks="ready"), 20, " 3 ■ · »            "),
-        (DONE._replace(marks="ready"), 29, " 3 ■ sentence end · ready 262"),
-        (DONE._replace(tokens=0), 28, " 3 ■ done at sentence end   "),
+        (DONE._replace(marks="ready"), 29, " 3 ■ no room left · ready 262"),
+        (DONE._replace(tokens=0), 28, " 3 ■ no room left           "),
         (DONE._replace(sign="!", state="failed: host: no connection"), 28, " 3 ! failed              262"),
         (DONE._replace(thoughts=8), 28, " 3 ■ · thought 8            "),
     ],

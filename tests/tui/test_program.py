@@ -98,10 +98,19 @@ async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: Open
 async def test_another_story_is_opened_with_the_model_that_is_loaded(
     open_bench: OpenBench, tmp_path: Path
 ) -> None:
+    bad = tmp_path / "bad.srbw"
+    bad.write_text("no story")
     async with open_bench() as bench:
-        bench.app.open_story(tmp_path / "other.srbw")
+        engine = bench.session.engine
+        bench.app.open_story(tmp_path / "other.srbw", ["It is new."])
         await bench.pilot.pause()
-    assert bench.session.closed and bench.session.kept_model
+        assert bench.session.closed and bench.session.kept_model
+        assert bench.last_said == "It is new."
+        assert bench.app.session.story.file.name == "other.srbw" and bench.app.session.engine is engine
+        bench.app.open_story(bad)
+        await bench.pilot.pause()
+        assert "bad.srbw" in bench.last_said
+        assert bench.app.session.story.file.name == "other.srbw", "the one before comes back"
     async with open_bench() as bench:
         await bench.press("ctrl+q")
     assert bench.session.closed and not bench.session.kept_model

@@ -21,7 +21,7 @@ async def test_the_layout_is_chosen_by_the_size_of_the_window(open_bench: OpenBe
             return bench.screen.grid.region.x > bench.screen.editor.region.x
 
         assert not beside()
-        for columns, expected in ((160, True), (159, False), (200, True), (80, False)):
+        for columns, expected in ((140, True), (139, False), (200, True), (80, False)):
             await bench.pilot.resize_terminal(columns, 40)
             await bench.pilot.pause()
             assert beside() is expected, columns

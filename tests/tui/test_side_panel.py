@@ -8,11 +8,10 @@ from textual.widgets import Input
 from srbwriter.session.drafts import sheets_left
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.model import LoreEntry
-from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.steps import answer, opened, visible
+from tests.tui.steps import opened, visible
 
 QUAY = LoreEntry("a", "Quay", "Wet.", keys=["quay"])
 TOM = LoreEntry("b", "Tom", "Gone.", keys=["tom"])
@@ -58,10 +57,8 @@ async def test_an_entry_is_made_changed_and_deleted(open_bench: OpenBench) -> No
         story = bench.session.story
         opened_panel = await panel(bench, "lore")
         assert "No entries yet" in visible(bench)
-        await bench.press("n")
-        await opened(bench, AskWords)
-        await answer(bench, "Smith, John")
-        await bench.press(*"Tall.")
+        await bench.press("n", *"Smith, John", "enter", *"Tall.")
+        assert bench.app.screen is opened_panel, "the name is asked in the panel"
         assert '"Smith, John"' in visible(bench)
         assert opened_panel.query_one("#lore_keys", Input).value == '"Smith, John"'
         opened_panel.query_one(LoreList).focus()
@@ -75,6 +72,10 @@ async def test_an_entry_is_made_changed_and_deleted(open_bench: OpenBench) -> No
         assert entry.constant and not entry.enabled and "always  off" in visible(bench)
         await bench.press("d")
         assert story.own_settings(ROOT).lore == [] and "No entries yet" in visible(bench)
+        await bench.press("n")
+        assert bench.status.startswith(" LORE ")
+        await bench.press("escape")
+        assert (await saved(bench)).lore == [], "one without a name was thought better of"
 
 
 async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.formats import transfer
-from srbwriter.story import Story
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.story.reading import LogView
 from tests.tui.conftest import Bench, OpenBench
@@ -85,7 +84,7 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
         assert "stopping the import" in " ".join(left) or not bench.app.transfers.busy
         await ended(bench)
         assert "The import of endless.json was stopped" in bench.said
-        assert not library() and bench.app.next_story is None
+        assert not library() and bench.app.session is bench.session
         assert "importing" not in " ".join(bench.screen.status_line.left)
 
 
@@ -178,11 +177,12 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
         work = bench.app.transfers._work
         assert work is not None and work.aside.wait(60)
         bench.screen.pump.flush()
-        assert bench.app.next_story is None
+        assert bench.app.session is bench.session
         await bench.press("escape")
         await ended(bench)
-        assert bench.app.next_story == paths.library_dir() / "tale.srbw"
-        assert bench.app.next_notes == [f"Imported {folder / 'tale.txt'} as {bench.app.next_story}."]
+        made = bench.app.session.story.file
+        assert made == paths.library_dir() / "tale.srbw"
+        assert f"Imported {folder / 'tale.txt'} as {made}." in bench.app.said
 
 
 async def test_a_folder_becomes_one_story(open_bench: OpenBench, folder: Path) -> None:
@@ -192,6 +192,6 @@ async def test_a_folder_becomes_one_story(open_bench: OpenBench, folder: Path) -
     async with open_bench() as bench:
         await asked(bench, "import", "Orchard")
         await ended(bench)
-        assert bench.app.next_story == paths.library_dir() / "Orchard.srbw"
-        with Story.open(bench.app.next_story, readonly=True) as story:
-            assert story.text(story.current) == "# Rain\n\nIt rained.\n\n# 10\n\nTen."
+        story = bench.app.session.story
+        assert story.file == paths.library_dir() / "Orchard.srbw"
+        assert story.text(story.current) == "# Rain\n\nIt rained.\n\n# 10\n\nTen."

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.events import Key, Paste
 
+from srbwriter.engine.types import BranchState
 from srbwriter.prose import sentence_ends
 from srbwriter.tui.keyboard import Burst
+from srbwriter.tui.write import letters
 from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import visible
@@ -63,21 +66,21 @@ async def test_without_branches_digits_are_typed_and_a_new_round_leaves_the_curs
         await bench.press("1", "9")
         assert bench.screen.editor.text == TEXT + "19"
         await bench.press("home")
-        bench.screen.run("write_at_end")
+        await bench.choose("write_at_end")
         await bench.press("S", "o")
         assert bench.screen.editor.text == "So" + TEXT + "19"
 
 
-async def test_arrows_tab_and_escape_choose_the_first_pane(open_bench: OpenBench) -> None:
+async def test_arrows_and_tab_choose_the_first_pane(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
-        for key in ("left", "right", "up", "down", "tab", "escape"):
+        for key in ("left", "right", "up", "down", "tab"):
             await bench.write()
             await bench.press("2")
             await bench.tokens(5)
             await bench.press(key)
             assert bench.screen.focused is bench.screen.grid.panes[0], key
             assert bench.screen.status_line.mode == "BRANCH 1"
-            assert "▌ 1 " in visible(bench), "the frame of the chosen pane"
+            assert "▌  1 " in visible(bench), "the frame of the chosen pane"
             await bench.choose("bookmark")
             story = bench.session.story
             assert story.marks(bench.session.round.node_of(0)).bookmark
@@ -105,7 +108,7 @@ async def test_the_line_of_keys_says_what_they_do(open_bench: OpenBench) -> None
         assert bench.screen.status_line.mode == "STORY"
         await bench.press("x")
         assert "1–9" not in [key for _, key, _ in bench.screen.key_line.entries]
-        await bench.press("escape")
+        await bench.press("tab")
         assert ("pick_number", "1–9", "pick") in bench.screen.key_line.entries
         assert ("", "type", "text") not in bench.screen.key_line.entries
         await bench.press("ctrl+n")
@@ -123,7 +126,8 @@ async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_benc
             await bench.on_panes()
             await bench.press(*keys)
             assert bench.screen.unchosen and not chosen(bench), keys
-        await bench.press("ctrl+z", "1")
+        await bench.press("ctrl+z")
+        await bench.press("1")
         assert bench.session.text() == TEXT + picked
         await bench.tokens(12)
         await bench.on_panes()
@@ -162,6 +166,10 @@ async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing
         await bench.settle()
         assert bench.screen.editor.text == TEXT + "kg2 3"
         assert len(bench.session.round.branches) == 4
+        await bench.on_panes()
+        await burst(bench, "ww")
+        pane = bench.screen.grid.pane
+        assert chosen(bench) and pane is not None and pane.take, "a held key is a command"
         await bench.press("ctrl+n")
         await bench.tokens(3)
         await burst(bench, "12")
@@ -174,3 +182,54 @@ async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing
         await burst(bench, "xx")
         assert bench.app.screen is tree and not bench.session.story.bin()
         assert "Press one key at a time" in bench.last_said
+
+
+PROSE = [
+    ("T", ""), ("é", ""), ("h", ""), ("sed", ""), ("rew", ""), ("dew", ""), (" so", ""), ("ww", "ww"),
+    ("d", "d"),
+]  # fmt: skip
+"""What is typed on a chosen branch within half a second, and how much of it is commands."""
+
+
+async def test_a_capital_or_the_third_of_different_letters_is_prose_and_all_of_them_enter_the_story(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_WINDOW", "_WAIT"):
+        monkeypatch.setattr(letters, name, 60.0)  # however busy the machine is
+    async with open_bench(TEXT, started=20) as bench:
+        before, text = bench.texts(), TEXT
+        for typed, commands in PROSE:
+            await bench.on_panes()
+            keys = ["space" if letter == " " else letter for letter in typed]
+            await bench.pilot.press(*keys)
+            await bench.settle()
+            pane = bench.screen.grid.panes[0]
+            text += "" if commands else typed
+            assert bench.screen.editor.text == text, typed
+            assert (pane.take is not None) == bool(commands), typed
+            assert chosen(bench) == bool(commands), typed
+            if commands:
+                await bench.press("escape")
+            else:
+                assert "your words went into the story" in bench.last_said
+        assert bench.texts() == before and not any(
+            branch.state is BranchState.PAUSED for branch in bench.session.round.branches
+        ), "taken back"
+
+
+async def test_a_digit_counts_for_a_branch_that_has_stood_and_what_follows_a_refused_pick_is_prose(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.press("ctrl+n")
+        await bench.on_panes()
+        await bench.press("1", *"seed")
+        assert "has no words yet" in bench.said and bench.screen.editor.text == TEXT + "seed"
+        await bench.press("ctrl+n")
+        bench.session.step(5)
+        bench.screen.pump.flush()
+        await bench.pilot.press("1")
+        assert "only just appeared" in bench.last_said and bench.session.text() == TEXT + "seed"
+        await bench.settle()
+        await bench.press("1")
+        assert bench.session.text() != TEXT + "seed"

@@ -137,7 +137,7 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
             return bench.last_said
 
         await bench.on_panes()
-        for verb in ("pause", "copy", "take_word", "untake_sentence", "take_paragraph", "reroll_all"):
+        for verb in ("pause", "copy", "take_word", "take_less", "take_paragraph", "reroll_all"):
             assert "no branch" in await answer(verb), verb
         await bench.write(4)
         await bench.on_panes()

@@ -27,4 +27,5 @@ def look_ahead(screen: WriteScreen) -> None:
     looking.budget = budget_of(preferences)
     why_not = looking.why_not
     words = f"Not now: {why_not}." if why_not else _WORDS[mode]
+    screen.app.clear_notifications()  # pressed thrice, it says what holds now
     screen.notify(" ".join(part for part in (words, note) if part))

@@ -9,8 +9,10 @@ from srbwriter.engine.types import BranchState
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
 from srbwriter.story import NodeId
+from srbwriter.story.model import counted
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.base import hide_help
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_words import state_words
@@ -21,10 +23,18 @@ if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
 
 
+_SEEN_SECONDS = 0.4  # that a branch has stood on the screen before a digit can be meant for it
+
+
 @command(THIS_BRANCH, "Pick a branch by number", DIGITS, numbered=True)
 def pick_number(screen: WriteScreen, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
-    _pick(screen, number - 1)
+    pane = screen.grid.panes[number - 1] if number <= len(screen.grid.panes) else None
+    has_words = pane is not None and pane.branch is not None and bool(pane.branch.text.strip())
+    if pane is not None and has_words and not screen.pressed_at - pane.words_at >= _SEEN_SECONDS:
+        screen.notify(f"Branch {number} has only just appeared. Press {number} again to pick it.")
+    elif not _pick(screen, number - 1):
+        screen.leave_panes()  # what is typed now was meant to follow the pick
 
 
 @command(THIS_BRANCH, "Pick this branch", "enter")
@@ -35,8 +45,11 @@ def pick(screen: WriteScreen) -> None:
         _pick(screen, pane.index, pane.take)
 
 
-def _pick(screen: WriteScreen, index: int, upto: int | None = None) -> None:
-    """Append a branch, or its first ``upto`` characters, to the story; see :func:`_ask_if_stale`."""
+def _pick(screen: WriteScreen, index: int, upto: int | None = None) -> bool:
+    """Append a branch, or its first ``upto`` characters, to the story; see :func:`_ask_if_stale`.
+
+    Return False, and say why, if there is nothing to append.
+    """
     current = screen.session.round
     if current is None or not 0 <= index < len(current.branches):
         words = f"There is no branch {index + 1}."
@@ -44,8 +57,9 @@ def _pick(screen: WriteScreen, index: int, upto: int | None = None) -> None:
         words = f"Branch {index + 1} has no words yet."
     else:
         _ask_if_stale(screen, index, "picks it anyway", lambda: _take(screen, index, upto))
-        return
+        return True
     screen.notify(words)
+    return False
 
 
 def _take(screen: WriteScreen, index: int, upto: int | None = None, text: str | None = None) -> None:
@@ -219,22 +233,10 @@ def _move(screen: WriteScreen, unit: Unit, direction: int) -> None:
         here[0].move_take(unit, direction)
 
 
-@command(PART, "Take a word less", "W")
-def untake_word(screen: WriteScreen) -> None:
-    """Move the taking cursor back one word."""
-    _move(screen, "word", -1)
-
-
 @command(PART, "Take a sentence more", "d")
 def take_sentence(screen: WriteScreen) -> None:
     """Move the taking cursor to the sentence's end."""
     _move(screen, "sentence", 1)
-
-
-@command(PART, "Take a sentence less", "D")
-def untake_sentence(screen: WriteScreen) -> None:
-    """Move the taking cursor back one sentence."""
-    _move(screen, "sentence", -1)
 
 
 @command(PART, "Take a paragraph more", "f")
@@ -243,10 +245,10 @@ def take_paragraph(screen: WriteScreen) -> None:
     _move(screen, "paragraph", 1)
 
 
-@command(PART, "Take a paragraph less", "F")
-def untake_paragraph(screen: WriteScreen) -> None:
-    """Move the taking cursor back one paragraph."""
-    _move(screen, "paragraph", -1)
+@command(PART, "Take a word less", "a")
+def take_less(screen: WriteScreen) -> None:
+    """Move the taking cursor back one word."""
+    _move(screen, "word", -1)
 
 
 ALL = "All branches"
@@ -272,11 +274,15 @@ def write_at_end(screen: WriteScreen) -> None:
 @command(ALL, "Write from the cursor", anywhere="ctrl+b", writes=True)
 def write_from(screen: WriteScreen) -> None:
     """Write branches from the cursor; the text after it becomes another branch."""
-    place, whole = screen.editor.cursor, screen.editor.text
+    place = screen.editor.cursor
+    rest = len(screen.editor.text[place:].split())
     screen.session.write_from(place)
     screen.show_story()
-    if whole[place:].strip():
-        screen.notify("The text after the cursor is another branch now; undo puts it back.")
+    if rest:
+        way = screen.app.way_to("undo")
+        screen.notify(f"{counted(rest, 'word')} behind the cursor became a branch. {way} puts them back.")
+    else:
+        screen.notify("The story ends here already: branches go on from its end.")
 
 
 @command(ALL, "Stop everything")
@@ -302,21 +308,23 @@ def _gave_up(screen: WriteScreen) -> bool:
 
 @command(ALL, "Step back", anywhere="escape")
 def back(screen: WriteScreen) -> None:
-    """Stop an export, import or load; or go from the story to the branches; there, remove the taking
-    cursor, then stop the branches."""
-    # Never focus the story here: keys pressed next would be typed into it.
+    """On a branch, remove the taking cursor; else stop an export, import or load, or the branches."""
+    # It never moves the focus: keys pressed next would be words where commands were meant, or commands
+    # where words were.
+    pane = screen.grid.pane if screen.on_branch else None
+    if hide_help(screen):
+        return
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
-    elif (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
-        if not _gave_up(screen):
-            screen.choose_pane()
-    elif (pane := screen.grid.pane) is not None and pane.take is not None:
+    elif pane is not None and pane.take is not None:
         pane.take_to(0)
-    else:
+    elif pane is not None or screen.writing:
         stop_all(screen)
+    else:
+        _gave_up(screen)
 
 
-@command(ALL, "Re-roll all branches", "R")
+@command(ALL, "Re-roll all branches")
 def reroll_all(screen: WriteScreen) -> None:
     """Write all branches again with new seeds."""
     current = screen.session.round

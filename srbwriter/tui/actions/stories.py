@@ -7,7 +7,6 @@ model stays loaded.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,17 +55,9 @@ def new_story(screen: WriteScreen) -> None:
     """Create an empty story in the library."""
 
     def begin(title: str) -> None:
-        screen.app.open_story(files.begin(title, paths.library_dir()))
+        screen.app.open_story(files.begin(title.strip() or "Untitled", paths.library_dir()))
 
-    _ask_title(screen, "Title of the new story", "", begin)
-
-
-def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable[[str], None]) -> None:
-    def answered(title: str) -> None:
-        if title.strip():
-            act(title.strip())
-
-    screen.ask(Ask(question, suggested, select=True), answered)
+    screen.ask(Ask("Title of the new story; it can wait"), begin)
 
 
 @command(STORIES, "Rename the story", asks=True, writes=True)
@@ -75,10 +66,11 @@ def rename_story(screen: WriteScreen) -> None:
 
     def rename(title: str) -> None:
         session = screen.session
-        session.together(lambda: session.story.rename(title))
-        screen.notify(f"Renamed to {session.title}; the file is still {session.story.file.name}.")
+        if title.strip():
+            session.together(lambda: session.story.rename(title.strip()))
+            screen.notify(f"Renamed to {session.title}; the file is still {session.story.file.name}.")
 
-    _ask_title(screen, "New title of this story", screen.session.title, rename)
+    screen.ask(Ask("New title of this story", screen.session.title, select=True), rename)
 
 
 @command(STORIES, "Snapshot", asks=True)

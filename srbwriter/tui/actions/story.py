@@ -50,10 +50,12 @@ def _rewrite(screen: WriteScreen, edits: Sequence[Edit]) -> None:
     """Apply the writer's ``edits``; the view stays where it is. Raises StoryError if they are not saved."""
     session, editor = screen.session, screen.editor
     view = editor.view.after(edits)
+    before, by = editor.text[edits[0].start : edits[0].end], edits[0].text
     session.story.end_typing()
     editor.show(apply_edits(editor.text, edits), view.end)
     editor.show_view(view)
-    session.edit(*edits)
+    with session.story.verb(f"replaced {len(edits)} × “{before}” by “{by}”", session.node):
+        session.edit(*edits)
     session.story.end_typing()
     screen.show_story(where_changed=True)
 

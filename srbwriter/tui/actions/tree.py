@@ -9,7 +9,7 @@ from srbwriter.story import NodeId
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.tree.screen import Destination, TreeScreen
+from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.tree.view import marks_words
 
 if TYPE_CHECKING:
@@ -25,20 +25,13 @@ def tree(screen: WriteScreen) -> None:
     """Show every branch ever written; go to one and continue there."""
     screen.session.keep()
 
-    def left(target: Destination | None) -> None:
-        screen.show_story(where_changed=True)  # titles may have changed
-        if target is not None:
-            screen.guarded(lambda: revisit(screen, target.node, write=target.write))
-
-    screen.app.push_screen(TreeScreen(screen.session, lambda: search(screen)), left)
+    screen.ask(TreeScreen(screen.session, lambda: search(screen)), lambda node: revisit(screen, node))
 
 
-def revisit(screen: WriteScreen, node: NodeId, write: bool = False) -> None:
-    """Go to another node of the tree, and optionally write there."""
+def revisit(screen: WriteScreen, node: NodeId) -> None:
+    """Go to another node of the tree."""
     screen.session.revisit(node)
     screen.show_story()
-    if write:
-        screen.run("generate")
 
 
 @command(TREE, "Back one pick")

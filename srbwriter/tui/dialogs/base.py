@@ -37,11 +37,12 @@ QUIT = Binding(
 class Page(Keyed, Screen[Result]):
     """A full-window screen above another. ``close`` dismisses it.
 
-    ``OPENED_BY`` is the command whose keys also close it.
+    ``OPENED_BY`` is the command whose keys also close it, ``BADGE`` what the status line calls it.
     """
 
     KEYS = "Dialogs"
     OPENED_BY: ClassVar[str] = ""
+    BADGE: ClassVar[str] = "QUESTION"
     BINDINGS = [
         Binding("f1", "help", "help", show=False, id=f"help{ANYWHERE}"),
         Binding(MENU, "app.command_palette", "menu", show=False, id=f"menu{ANYWHERE}"),
@@ -51,6 +52,11 @@ class Page(Keyed, Screen[Result]):
 
         @property
         def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def badge(self) -> str:
+        """The name of the place that has the keys."""
+        return self.BADGE
 
     @property
     def on_top(self) -> bool:
@@ -106,10 +112,15 @@ def keys_line_of(keyed: type[Keyed]) -> str:
 
 def switch_help(screen: Page[Any] | WriteScreen) -> None:
     """Show Textual's panel of the keys that work where the focus is, or hide it."""
-    if screen.query(HelpPanel):
-        screen.app.action_hide_help_panel()
-    else:
+    if not hide_help(screen):
         screen.app.action_show_help_panel()
+
+
+def hide_help(screen: Screen[Any]) -> bool:
+    """Hide the panel of keys; return False if it is not shown."""
+    if shown := bool(screen.query(HelpPanel)):
+        screen.app.action_hide_help_panel()  # pyright: ignore[reportUnknownMemberType]
+    return shown
 
 
 class Dialog(Page[Result], ModalScreen[Result]):

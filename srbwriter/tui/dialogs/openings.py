@@ -88,10 +88,11 @@ def offer_openings(screen: WriteScreen) -> None:
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
-    foot = "enter starts with it and writes branches · esc keeps an empty page · type to narrow"
+    foot = "enter starts with it and writes branches · esc keeps an empty page"
     if recent:
         foot += " · your own stories are last in the list"
-    screen.ask(Picker("Choose an opening", opening_choices(session.instruct, recent), foot=foot), chosen)
+    choices, typed = opening_choices(session.instruct, recent), screen.editor.type_words
+    screen.ask(Picker("Choose an opening, or write your own", choices, foot=foot, typed=typed), chosen)
 
 
 def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:

@@ -20,30 +20,23 @@ from srbwriter.tui.dialogs.base import Dialog
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A list entry: the value to return, a title, a short description and a longer preview.
-
-    Entries of one ``group`` are listed below its name.
-    """
+    """A list entry: the value to return, a title, a short description and a longer preview."""
 
     value: Any
     title: str
     about: str = ""
     preview: str = ""
-    group: str = ""
 
     def matches(self, words: Sequence[str]) -> bool:
         text = f"{self.title} {self.about}".casefold()
         return all(word in text for word in words)
-
-    def rank(self, words: Sequence[str]) -> int:
-        """Return the place of a matching entry among those that match ``words``: the best have the lowest."""
-        return 0
 
 
 class Picker(Dialog[Any]):
     """A list with a filter line. Dismissed with the value of the chosen entry, or None."""
 
     KEYS = "Lists"
+    BADGE = "LIST"
     CSS_PATH = "picker.tcss"
 
     def __init__(
@@ -55,12 +48,17 @@ class Picker(Dialog[Any]):
         looked: Callable[[Any], None] | None = None,
         foot: str = "",
         aside: bool = False,
+        typed: Callable[[str], object] | None = None,
     ) -> None:
-        """``aside`` puts the list at the edge, so that the screen below stays visible."""
+        """``aside`` puts the list at the edge, so that the screen below stays visible.
+
+        With ``typed`` there is nothing to narrow: what is typed closes the list, and goes there.
+        """
         super().__init__()
+        self._typed = typed
         self.heading = title
         self._choices = list(choices)
-        self._listed: list[Choice | None] = list(choices)  # None is the name of a group
+        self._listed = list(choices)
         self._at = at
         self._looked = looked
         self.foot = foot or "enter takes it · {keys} · type to narrow"
@@ -69,7 +67,8 @@ class Picker(Dialog[Any]):
         self.set_class(aside, "-aside")
 
     def content(self) -> ComposeResult:
-        yield LineInput(placeholder="narrow …", id="picker-filter", compact=True)
+        placeholder = "narrow …" if self._typed is None else "or just type: your words begin the story …"
+        yield LineInput(placeholder=placeholder, id="picker-filter", compact=True)
         with Horizontal():
             yield OptionList(id="picker-list", compact=True)
             if self._previews:
@@ -77,45 +76,31 @@ class Picker(Dialog[Any]):
                     yield Static(id="picker-preview", markup=False)
 
     def on_mount(self) -> None:
-        self._fill()
-        values = [choice.value if choice is not None else None for choice in self._listed]
-        if self._at is not None and self._at in values:
-            self._list.highlighted = values.index(self._at)
+        self._fill(self._at)
         self.query_one(LineInput).focus()
 
     def replace(self, choices: Sequence[Choice]) -> None:
         """Show other words for the same values; the chosen entry stays chosen."""
         at = self._list.highlighted
-        chosen = self._listed[at] if at is not None and at < len(self._listed) else None
+        chosen = self._listed[at].value if at is not None and at < len(self._listed) else None
         self._choices = list(choices)
-        self._fill()
-        values = [choice.value if choice is not None else None for choice in self._listed]
-        if chosen is not None and chosen.value in values:
-            self._list.highlighted = values.index(chosen.value)
+        self._fill(chosen)
 
     @property
     def _list(self) -> OptionList:
         return self.query_one("#picker-list", OptionList)
 
-    def _fill(self) -> None:
-        words = self.query_one(LineInput).value.casefold().split()
-        found = [choice for choice in self._choices if choice.matches(words)]
-        found.sort(key=lambda choice: choice.rank(words))
-        groups = list(dict.fromkeys(choice.group for choice in found))
-        self._listed = []
+    def _fill(self, at: Any = None) -> None:
+        """List the entries that match the filter line, with the value ``at`` highlighted, or the first."""
+        words = self.query_one(LineInput).value.casefold().split() if self._typed is None else []
+        self._listed = [choice for choice in self._choices if choice.matches(words)]
         self._list.clear_options()
-        for group in groups:
-            if group:
-                self._listed.append(None)
-                self._list.add_option(Option(Content.styled(group, "bold $primary"), disabled=True))
-            entries = [choice for choice in found if choice.group == group]
-            self._listed += entries
-            self._list.add_options([Option(self._label(choice)) for choice in entries])
-        if found:
-            self._list.highlighted = 1 if groups[0] else 0
+        self._list.add_options([Option(self._label(choice)) for choice in self._listed])
+        if self._listed:
+            values = [choice.value for choice in self._listed]
+            self._list.highlighted = values.index(at) if at is not None and at in values else 0
             return
-        typed = " ".join(self.query_one(LineInput).value.split())
-        none = f"Nothing matches “{typed}”. {key_name('backspace')} widens the search."
+        none = f"Nothing matches “{' '.join(words)}”. {key_name('backspace')} widens the search."
         self._list.add_option(Option(Content(none), disabled=True))
         if self._previews:
             self.query_one("#picker-preview", Static).update("")
@@ -125,14 +110,16 @@ class Picker(Dialog[Any]):
         return Content.assemble(choice.title, (f"  {choice.about}" if choice.about else "", "$text-muted"))
 
     @on(LineInput.Changed)
-    def _narrowed(self) -> None:
-        self._fill()
+    def _narrowed(self, event: LineInput.Changed) -> None:
+        if self._typed is None:
+            self._fill()
+        elif self.on_top:
+            self.close()
+            self._typed(event.value)
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
         choice = self._listed[event.option_index]
-        if choice is None:
-            return
         if self._previews:
             self.query_one("#picker-preview", Static).update(choice.preview)
             self.query_one("#picker-side", VerticalScroll).scroll_home(animate=False)
@@ -148,9 +135,8 @@ class Picker(Dialog[Any]):
         self._close_with(self._list.highlighted)
 
     def _close_with(self, at: int | None) -> None:
-        choice = self._listed[at] if at is not None and at < len(self._listed) else None
-        if choice is not None:
-            self.close(choice.value)
+        if at is not None and at < len(self._listed):
+            self.close(self._listed[at].value)
 
     @action("up", "up", "cursor_up", foot=False, priority=False)
     @action("down", "down", "cursor_down", foot=False, priority=False)

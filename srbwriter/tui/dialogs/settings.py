@@ -119,6 +119,7 @@ class SettingsDialog(Dialog[None]):
     """All settings. ``at`` is the name of the one to begin at."""
 
     KEYS = "In the settings"
+    BADGE = "SETTINGS"
     OPENED_BY = "settings"
     HEADING = "Settings"
     FOOT = "{keys} · type to narrow · * not the usual value"

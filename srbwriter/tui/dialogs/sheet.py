@@ -30,6 +30,7 @@ class Sheet(Drafted[bool]):
     """
 
     KEYS = "On a sheet"
+    BADGE = "SHEET"
     DEFAULT_CSS = """
     Sheet > .box { height: 70%; }
     Sheet > .box > .about { color: $text-muted; }

@@ -44,6 +44,7 @@ class TokenView(Dialog[None]):
     """Shows the tokens of branch ``index``; if that is None, of the story, starting at character ``char``."""
 
     KEYS = "Token by token"
+    BADGE = "TOKENS"
     OPENED_BY = "tokens"
 
     DEFAULT_CSS = """

@@ -190,6 +190,7 @@ class SearchBar(Bar[None]):
 class FindBar(SearchBar):
     """The bar for finding words."""
 
+    BADGE = "FIND"
     HEADING = (
         "Find · enter or ↓ next · ↑ previous · tab edits there · esc goes back to where you were · "
         "alt+c case · alt+w whole words"
@@ -205,6 +206,7 @@ class FindBar(SearchBar):
 class ReplaceBar(SearchBar):
     """The bar for replacing. ``apply`` gets the edits; it returns False if they failed."""
 
+    BADGE = "REPLACE"
     HEADING = (
         "Replace · tab between the lines · enter replaces this one · ↓ skips it · ↑ previous · "
         "alt+a replaces all · alt+c case · alt+w whole words · esc goes back"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -20,7 +20,7 @@ from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry
 from srbwriter.tui.commands import Keyed, action
-from srbwriter.tui.dialogs.ask import AskWords, LineInput, Refusal
+from srbwriter.tui.dialogs.ask import LineInput, Refusal
 from srbwriter.tui.dialogs.base import Dialog, keys_line_of
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.widgets.lines import Foot
@@ -37,15 +37,23 @@ MEMORY, NOTE, LORE = "memory", "author_note", "lore"
 WIDE = 100
 """From so many columns on, the panel has a column of its own; below that, it covers the story."""
 
-_LEAST_COLUMNS, _SHARE = 44, 0.4  # of the panel's own column
+_LEAST_COLUMNS, _MOST_COLUMNS, _SHARE = 44, 56, 0.4  # of the panel's own column
 _FOOT_ROWS = 2  # the status line and the key line stay visible
 _MOST_LINES = 9999  # from the end of the story to the note
 
 _EMPTY = "No entries yet. The model reads an entry when one of its keys occurs in the story."
 
 ChangeEntry = Callable[[LoreEntry, str], LoreEntry]
+
+
+def _named(entry: LoreEntry, name: str) -> LoreEntry:
+    """Return an entry with another name; a key that was the name stays that."""
+    follows = entry.keys == ([entry.name] if entry.name else [])
+    return replace(entry, name=name, keys=[name] if follows and name else [] if follows else entry.keys)
+
+
 _ENTRY_FIELDS: dict[str, tuple[str, str, Callable[[LoreEntry], str], ChangeEntry]] = {
-    "lore_name": ("Name", "name of ", lambda e: e.name, lambda e, words: replace(e, name=words.strip())),
+    "lore_name": ("Name", "name of ", lambda e: e.name, lambda e, words: _named(e, words.strip())),
     "lore_keys": (
         "Keys", "keys of ", lambda e: keys_text(e.keys), lambda e, words: replace(e, keys=keys_from(words)),
     ),
@@ -89,6 +97,7 @@ class SidePanel(Dialog[None]):
 
     KEYS = "Memory, note and lore"
     OPENED_BY = "lore"
+    BADGES: ClassVar = {MEMORY: "MEMORY", NOTE: "NOTE", "depth": "NOTE"}  # else it is the lorebook
     FOOT = "tab next · esc back · saves by itself"
 
     DEFAULT_CSS = """
@@ -118,6 +127,15 @@ class SidePanel(Dialog[None]):
         self._fields: dict[str, _Field] = {}  # by the id of the widget
         self._entries: list[LoreEntry] = []  # as they are shown
         self._shown = ""  # the id of the entry in the fields
+
+    @property
+    def badge(self) -> str:
+        focused = self.focused.id if self.focused is not None else ""
+        return self.BADGES.get(focused or "", "LORE")
+
+    @on(events.DescendantFocus)
+    def _moved(self) -> None:
+        self.app.write_screen.show_mode()
 
     # ---- what is shown
 
@@ -171,7 +189,7 @@ class SidePanel(Dialog[None]):
         """Take a column of the window, or all of it, above the lines at the bottom."""
         width, height = self.app.size
         beside = width >= WIDE
-        columns = max(_LEAST_COLUMNS, int(width * _SHARE)) if beside else width
+        columns = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, int(width * _SHARE))) if beside else width
         box = self.query_one(".box")
         box.styles.width, box.styles.height = columns, height - _FOOT_ROWS
         self.set_class(beside, "-beside")
@@ -185,6 +203,8 @@ class SidePanel(Dialog[None]):
 
     def action_close(self) -> None:
         if self.on_top:
+            if any(not (entry.name or entry.text) for entry in self._entries):  # begun, and thought better of
+                self._put(lambda lore: [entry for entry in lore if entry.name or entry.text], 0)
             self.app.write_screen.guarded(lambda: self._session.together(lambda: None))
             self.close()
 
@@ -210,8 +230,12 @@ class SidePanel(Dialog[None]):
         if self._story.read_only is None:
             self._story.put_settings(ROOT, known.change(self._story.own_settings(ROOT), words))
         if widget in _ENTRY_FIELDS and (at := self._at) is not None:
-            self._entries[at] = _ENTRY_FIELDS[widget][3](self._entries[at], words)
+            entry = self._entries[at] = _ENTRY_FIELDS[widget][3](self._entries[at], words)
             self._show_entries()
+            if widget == "lore_name":  # the first key may be the name
+                line = self.query_one("#lore_keys", LineInput)
+                line.value = self._fields["lore_keys"].words = keys_text(entry.keys)
+                line.cursor_position = len(line.value)
 
     # ---- the lorebook
 
@@ -263,17 +287,13 @@ class SidePanel(Dialog[None]):
             self.app.push_screen(Refusal(["There are no entries yet; n makes one."]))
 
     def add_entry(self) -> None:
-        """Ask for a name, add an entry, and go to its text."""
+        """Add an entry and go to its name, which is also its first key; enter goes on to its text."""
+        self._put(lambda lore: [*lore, LoreEntry(id=uuid.uuid4().hex)], len(self._entries))
+        self.edit_entry("lore_name")
 
-        def take(name: str) -> bool:
-            if name:
-                entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
-                self._put(lambda lore: [*lore, entry], len(self._entries))
-            return True
-
-        draft = self._session.draft("lorebook:new")
-        asked = AskWords("Name of the new entry; it is also its first key", take, draft)
-        self.ask(asked, lambda name: self.edit_entry("lore_text") if name else None)
+    @on(LineInput.Submitted, "#lore_name, #lore_keys")
+    def _named(self) -> None:
+        self.edit_entry("lore_text")
 
     def delete_entry(self) -> None:
         """Delete the highlighted entry."""
@@ -312,7 +332,7 @@ class SidePanel(Dialog[None]):
 
     def _label(self, entry: LoreEntry) -> Content:
         state = "" if entry.enabled else "  off"
-        name = (entry.name, "bold" if entry.enabled else "$text-muted")
+        name = (entry.name or "(no name yet)", "bold" if entry.enabled else "$text-muted")
         return Content.assemble(name, (f"  {_when(entry)}{state}", "$text-muted"))
 
 

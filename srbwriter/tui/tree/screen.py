@@ -6,7 +6,6 @@ It calls the story's own functions; going to a node is done by the write screen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -23,25 +22,20 @@ from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.widgets.lines import Foot
+from srbwriter.tui.write.branch_words import ended_words
 from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
 
 
-_ALL = 1_000_000  # lines; more than any tree has
+_AUTHORS = {"writer": "yours", "edited": "edited by you", "model": "by the model"}
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """The node that the writer chose, and whether to write branches there at once."""
+class TreeScreen(Page[NodeId]):
+    """Shows the story tree. Dismissed with the node that the writer chose, or None."""
 
-    node: NodeId
-    write: bool = False
-
-
-class TreeScreen(Page[Destination]):
-    """Shows the story tree. Dismissed with a :class:`Destination`, or None."""
+    BADGE = "TREE"
 
     KEYS = "In the tree"
     OPENED_BY = "tree"
@@ -82,10 +76,9 @@ class TreeScreen(Page[Destination]):
             return
         node = self.story.node(event.row.node)
         facts = [
-            f"passage {node.id}",
-            node.author,
+            _AUTHORS.get(node.author, node.author),
             node.model,
-            node.finish_reason,
+            ended_words(node.finish_reason),
             f"asked for: {wish}" if (wish := wish_of(node)) else "",
             marks_words(self.story, node.id),
         ]
@@ -99,29 +92,19 @@ class TreeScreen(Page[Destination]):
     @action("enter", "go there")
     def action_go(self) -> None:
         """Go to this passage and continue from there."""
-        self._go(write=False)
-
-    @action("g", "go and write")
-    def action_write(self) -> None:
-        """Go to this passage and write branches at once."""
-        self._go(write=True)
-
-    @on(TreeView.Wanted)
-    def _wanted(self) -> None:
-        self._go(write=False)
-
-    def _go(self, write: bool) -> None:
         if self.view.row.folded:
             self.view.fold()
         else:
-            self.close(Destination(self.view.row.node, write))
+            self.close(self.view.row.node)
+
+    @on(TreeView.Wanted)
+    def _wanted(self) -> None:
+        self.action_go()
 
     @action("up,k", "up", -1, foot=False)
     @action("down,j", "down", 1, foot=False)
-    @action("home", "to the top", -_ALL, foot=False)
-    @action("end", "to the bottom", _ALL, foot=False)
     def action_move(self, rows: int) -> None:
-        """Move the cursor by a line, or to an end of the tree."""
+        """Move the cursor by a line."""
         self.view.move(rows)
 
     @action("pageup", "page up", -1, foot=False)
@@ -164,24 +147,15 @@ class TreeScreen(Page[Destination]):
     @action("n", "note", asks=True)
     def action_note(self) -> None:
         """Write a note on the passage."""
-        self._ask("Note", "note", self._marks.note)
-
-    @action("t", "title", asks=True)
-    def action_title(self) -> None:
-        """Give the passage a title."""
-        self._ask("Title", "title", self._marks.title)
-
-    def _ask(self, question: str, field: str, now: str) -> None:
         if (node := self._own_node()) is None:
             return
         refuse(self.story)
 
         def take(text: str) -> bool:
-            marks: dict[str, object] = {field: text}
-            return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(**marks)))
+            return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(note=text)))
 
-        draft = self.session.draft(f"{field} of node {node}")
-        self.app.push_screen(AskWords(question, take, draft, now))
+        draft = self.session.draft(f"note of node {node}")
+        self.app.push_screen(AskWords("Note", take, draft, self._marks.note))
 
     # ---- looking
 
@@ -203,8 +177,6 @@ class TreeScreen(Page[Destination]):
         self.view.build(above)
         self.notify("Moved to the bin; undo restores it.")
 
-    # ---- the shape of the tree
-
     def _own_node(self) -> NodeId | None:
         """Return the node under the cursor if it can be changed; else notify the writer and return None."""
         row = self.view.row
@@ -215,13 +187,3 @@ class TreeScreen(Page[Destination]):
         else:
             return row.node
         return None
-
-    @action("M", "join")
-    def action_merge(self) -> None:
-        """Join the passage with the one before it."""
-        if (node := self._own_node()) is not None:
-            self._change(lambda: self.story.merge(node))
-
-    def _change(self, change: Callable[[], NodeId]) -> None:
-        """Change the tree and put the cursor on the resulting node."""
-        self.view.build(self.session.together(change))

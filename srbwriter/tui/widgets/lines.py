@@ -46,7 +46,7 @@ class StatusLine(Widget):
         line = self.line(self.size.width - cell_len(badge))
         before, found, after = line.rpartition(saved) if saved else (line, "", "")
         return Content.assemble(
-            (badge, "bold $background on $primary"), before,
+            (badge, "bold reverse $primary"), before,
             (found, "bold $error" if trouble else ""), after,
         )  # fmt: skip
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from srbwriter.session.tokens import Tokens
 
 MIN_WIDTH, MIN_HEIGHT = 30, 5
+_AIRY_HEIGHT = 7  # of a pane that has room for a blank line under its text
 _EASY_WIDTH, _BEST_WIDTH = 40, 64  # cells; shorter lines are harder to read, longer ones no easier
 _NARROW_WORTH = 0.92  # weight of a cell in a line that is too short
 
@@ -44,7 +45,7 @@ class BranchGrid(Container):
 
     DEFAULT_CSS = """
     BranchGrid {
-        layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr; overflow-y: auto; scrollbar-size-vertical: 1;
+        layout: grid; grid-gutter: 0; width: 1fr; height: 1fr; overflow-y: auto; scrollbar-size-vertical: 1;
     }
     """
     single: reactive[bool] = reactive(False)
@@ -147,7 +148,7 @@ class BranchGrid(Container):
         """Create panes until there are at least ``count``."""
         fresh = [BranchPane(index) for index in range(len(self.panes), count)]
         for pane in fresh:
-            pane.follows, pane.hint = self.follows, self.hint
+            pane.follows, pane.hint = self.follows, self.hint if pane.index == 0 else ""
         if fresh:
             self.panes.extend(fresh)
             self.mount_all(fresh)
@@ -161,6 +162,11 @@ class BranchGrid(Container):
                 pane.tints = before or Tints(tokens.branch_logprobs, lambda: tokens.version)
             if pane.tints is not before:
                 pane.update()
+
+    def show_keys(self, pick: bool) -> None:
+        """Show the numbers as keys if digits ``pick``."""
+        for pane in self.panes:
+            pane.show_key(pick)
 
     def show_stale(self, stale: bool) -> None:
         """Dim the panes if their branches were written for an earlier text, or undim them."""
@@ -204,6 +210,10 @@ class BranchGrid(Container):
         alone = self.single or self.column
         self._columns = 1 if alone else best_columns(self._count, width, height)
         rows = 1 if self.single else -(-self._count // self._columns)
+        # A blank line under each text, where that leaves room for one.
+        blank = 1 if height // rows >= _AIRY_HEIGHT else 0
+        for pane in self.panes:
+            pane.styles.padding = 0, 1, blank, 1
         self.styles.grid_size_columns = self._columns
         self.styles.grid_rows = "1fr" if rows * MIN_HEIGHT <= height else str(MIN_HEIGHT)
 

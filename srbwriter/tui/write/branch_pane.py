@@ -6,6 +6,7 @@ changes nothing: keys go to the commands.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -38,10 +39,10 @@ class BranchPane(Prose, inherit_bindings=False):
     """Shows one branch. ``number`` is shown to the reader, ``index`` is its place in the round."""
 
     CURSOR, TOP_ROWS = False, 1
-    BINDINGS = [Binding("ctrl+c,super+c", "copy", "copy what is selected", show=False)]
+    BINDINGS = [Binding("ctrl+c", "copy", "copy what is selected", show=False)]
     DEFAULT_CSS = """
     BranchPane {
-        border-left: blank $background; border-right: blank $background;
+        border-left: blank $background; border-right: blank $background; padding: 0 1;
         &:focus { border-left: outer $primary; border-right: outer $primary; }
     }
     """
@@ -59,8 +60,10 @@ class BranchPane(Prose, inherit_bindings=False):
         self.thoughts = NO_THOUGHTS  # the model's thoughts before its text, which are hidden
         self.follows = False  # whether the end is shown at first
         self.is_scrolled = False  # by the reader, since the branch was shown
+        self.words_at = math.inf  # when the first words of its branch were shown (monotonic seconds)
         self.marks = self.note = ""
         self.figures = False  # whether the head shows tokens and speed
+        self.is_key = True  # whether the number is the key that picks the branch
         self.head: str = ""
         """The header line, as painted."""
         self.tints: Tints | None = None  # colours of its words; None means uncoloured
@@ -82,7 +85,7 @@ class BranchPane(Prose, inherit_bindings=False):
         take, place = self.take, self.first_visible if self.is_scrolled and not self.follow else None
         self.branch, self._read_to, self._whole, self.take = branch, None, "", None
         if not again:
-            self.is_scrolled, self.follow = False, self.follows
+            self.is_scrolled, self.follow, self.words_at = False, self.follows, math.inf
         self._put_text("")
         self.pull(force=True)
         if again:
@@ -111,6 +114,8 @@ class BranchPane(Prose, inherit_bindings=False):
         self._set_head(force)
 
     def _put_text(self, text: str) -> None:
+        if text and not self.text:
+            self.words_at = time.monotonic()
         if self.text and text.startswith(self.text):
             last = self._paragraph(len(self.text))[0]
             self.put(len(self.text), len(self.text), text[len(self.text) :])
@@ -162,6 +167,12 @@ class BranchPane(Prose, inherit_bindings=False):
             self.marks, self.note, self.figures = marks, note, figures
             self._set_head(force=True)
 
+    def show_key(self, is_key: bool) -> None:
+        """Show the number as a key cap, or plainly where digits are text."""
+        if self.is_key != is_key:
+            self.is_key = is_key
+            self.refresh(Region(0, 0, self.size.width, 1))
+
     def watch_stale(self) -> None:
         self._set_head(force=True)
         self.update()
@@ -173,8 +184,10 @@ class BranchPane(Prose, inherit_bindings=False):
         elif branch is not None and branch.state in (BranchState.WRITING, BranchState.FAILED):
             name = "head-writing" if branch.state is BranchState.WRITING else "head-failed"
         style = (self.style("") + self.style(name)).rich_style
-        width = self.size.width
-        return Strip([Segment(set_cell_size(self.head, width), style)], width)
+        width, cap = self.size.width, len(f" {self.number} ")
+        head = set_cell_size(f"{self.head[:cap]} {self.head[cap:]}", width)  # a blank behind the key
+        key = style if self.has_focus or not self.is_key else (self.style("") + self.style("cap")).rich_style
+        return Strip([Segment(head[:cap], key), Segment(head[cap:], style)], width)
 
     # ---- marks
 

@@ -9,14 +9,9 @@ from rich.cells import cell_len, set_cell_size
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import BranchState, FinishReason
 
-_REASONS = {
+_REASONS: dict[str, str] = {
     FinishReason.EOG: "the end",
-    FinishReason.LENGTH: "full length",
-    FinishReason.STOP: "done at stop text",
-    FinishReason.LINE: "done at line end",
-    FinishReason.SENTENCE: "done at sentence end",
-    FinishReason.PARAGRAPH: "done at paragraph end",
-    FinishReason.CONTEXT: "context full",
+    FinishReason.CONTEXT: "no room left",
     FinishReason.STOPPED: "stopped",
     FinishReason.KILLED: "killed",
     FinishReason.ERROR: "failed",
@@ -34,14 +29,19 @@ _SIGNS = {
 
 def state_words(branch: Branch) -> str:
     """Return the state of the branch in words, for example ``writing`` or ``reading 62 %``."""
-    if branch.state is BranchState.DONE and branch.finish_reason is not None:
-        return _REASONS[branch.finish_reason]
+    if branch.state is BranchState.DONE:
+        return ended_words(branch.finish_reason)
     if branch.state is BranchState.FAILED and branch.error is not None:
         return f"failed: {branch.error}"
     if branch.state is BranchState.PROMPT:
         total = len(branch.generation.prompt_ids)
         return f"reading {100 * branch.generation.prompt_done // total} %" if total else "reading"
     return branch.state.value
+
+
+def ended_words(reason: str | None) -> str:
+    """Return why a branch ended, if that is worth a word: not where it is simply done."""
+    return _REASONS.get(reason or "", "")
 
 
 def state_sign(branch: Branch) -> str:
@@ -117,7 +117,7 @@ class Head(NamedTuple):
         """Return the shortenings of parts, in the order in which they are applied until the line fits."""
         note, *more = self.note.split(", ")
         marks = self.marks.split(" ")
-        state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
+        state = "for an earlier text" if self.stale else self.state.partition(":")[0]
         last_words = "earlier text" if self.stale else ""  # the sign still shows the state
         return (
             ("speed", ""),

@@ -12,7 +12,7 @@ NARROW = 72
 """Below this many columns every layout shows one pane at a time."""
 SHORT = 18
 """Below this many rows too."""
-WIDE = 160
+WIDE = 140
 """From this many columns on there is room for lines of a readable length beside the branches."""
 LEAST = (40, 12)
 """Columns and rows below which nothing useful fits."""
@@ -48,7 +48,8 @@ class Arrangement:
         width, height = window.width - self.panel_columns, window.height
         narrow = width < NARROW or height < SHORT
         small = width < LEAST[0] or height < LEAST[1]
-        shown = {f"-{layout}": layout == self.name(width) and not narrow for layout in LAYOUTS}
+        here = self.name(window.width)  # the panel takes columns, and throws the branches nowhere
+        shown = {f"-{layout}": layout == here and not narrow for layout in LAYOUTS}
         return {"-small": small, "-large": self.large, "-quiet": self.quiet} | shown
 
     def describe(self, window: Size) -> str:

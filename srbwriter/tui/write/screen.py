@@ -7,6 +7,8 @@ to the panes. Key handlers are in ``srbwriter.tui.actions``; ``srbwriter.tui.wri
 from __future__ import annotations
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -26,6 +28,7 @@ from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui import options
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.trouble import DamagedNote, crash_words
 from srbwriter.tui.widgets import tints
 from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip
@@ -35,6 +38,7 @@ from srbwriter.tui.write.branch_pane import BranchPane
 from srbwriter.tui.write.branch_words import sampling_words, state_sign
 from srbwriter.tui.write.essentials import first_key, key_line_entries
 from srbwriter.tui.write.layouts import SHORT, TOO_SMALL, Arrangement
+from srbwriter.tui.write.letters import Letters
 from srbwriter.tui.write.notices import Notices
 from srbwriter.tui.write.pump import Pump
 from srbwriter.tui.write.story_colours import Legend, StoryColours
@@ -85,6 +89,8 @@ class WriteScreen(Screen[None]):
         self.right = self.BRANCHES(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
         self.notices = Notices(self)
+        self.letters = Letters(self)
+        self.pressed_at = math.inf  # when the key that is being handled was pressed (monotonic seconds)
         self._today = status.WordsToday(session)
         self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
         self._begun = False  # the first screen is up
@@ -202,6 +208,16 @@ class WriteScreen(Screen[None]):
         hidden = self.arrangement.quiet or self.has_class("-small")
         return self._unchosen and self.session.round is not None and not hidden
 
+    @property
+    def on_branch(self) -> bool:
+        """Whether a branch is chosen, so that letters are commands."""
+        return self.on_top and isinstance(self.focused, BranchPane)
+
+    def is_run_of_commands(self, text: str) -> bool:
+        """Return whether ``text``, which arrived at once, is one command of the chosen branch, repeated."""
+        key = "space" if text[0] == " " else text[0]
+        return self.on_branch and len(set(text)) == 1 and bool(self.app.known_keys.command_on_branch(key))
+
     def leave_panes(self) -> None:
         self._unchosen, self._pane_chosen = True, False
         self.grid.current = 0
@@ -214,13 +230,18 @@ class WriteScreen(Screen[None]):
         self.grid.go(self.grid.current)
 
     def use_key(self, event: events.Key | events.Paste) -> bool:
-        """While no pane is chosen, pick by a digit or choose a pane; return True if the key did that."""
+        """Use a key that means something else here than for the widget with the focus; return True then.
+
+        While no pane is chosen, digits pick and arrows choose one; on a chosen branch letters may be prose.
+        """
+        self.pressed_at = event.time
+        if self.on_branch and isinstance(event, events.Key):
+            return self.letters.take(event)
         if not self.unchosen:
             self._note_typing(event)
             return False
         key = event.key if isinstance(event, events.Key) else ""
-        binding = self.app.known_keys.on_branch.get(key)
-        command, _, number = ((binding.id if binding is not None else "") or "").partition(".")
+        command, _, number = self.app.known_keys.command_on_branch(key).partition(".")
         if key.isdecimal() and command == "pick_number":
             self.run(command, int(number))
             return True
@@ -263,7 +284,7 @@ class WriteScreen(Screen[None]):
 
     def run(self, command: str, number: int = 0) -> None:
         known = COMMANDS[command]
-        arguments = [number or self.grid.current + 1] if known.numbered else []
+        arguments = [number] if known.numbered else []
 
         def handle() -> object:
             if known.writes:
@@ -316,11 +337,11 @@ class WriteScreen(Screen[None]):
     def _key_pressed(self, event: KeyLine.Pressed) -> None:
         self.run(event.command)
 
-    def run_chosen(self, command: str, number: int = 0) -> None:
+    def run_chosen(self, command: str) -> None:
         """Run a command of the menu. One for a branch acts on the branch that was chosen last, if any."""
         known, keys, current = COMMANDS[command], self.app.known_keys, self.session.round
         if not known.needs_branch or (self._pane_chosen and self.grid.pane is not None):
-            self.run(command, number)
+            self.run(command)
         elif current is not None and current.branches:
             choose = first_key(keys, "switch")
             self.notify(f"“{known.title}” is for a chosen branch. Press {choose} to choose one first.")
@@ -328,25 +349,25 @@ class WriteScreen(Screen[None]):
             write = first_key(keys, "generate")
             self.notify(f"“{known.title}” is for a branch, and there is none yet. {write} writes branches.")
 
-    def _show_mode(self) -> None:
+    def show_mode(self) -> None:
         """Show where keys go."""
-        pane = self.focused
+        pane, top = self.focused, self.app.screen
         if not self.on_top:
-            self.status_line.mode = "PROMPT"
+            self.status_line.mode = top.badge if isinstance(top, Page) else "MENU"
         elif isinstance(pane, BranchPane):
             self.status_line.mode = f"BRANCH {pane.number}"
         else:
             self.status_line.mode = "STORY" if pane is self.editor or self.unchosen else "—"
 
     def _show_keys(self) -> None:
-        self._show_mode()
+        self.show_mode()
+        self.grid.show_keys(self.unchosen or self.on_branch)
         if not self.on_top:  # the screen above shows its own keys
             self.key_line.show([])
             return
-        on_branch = isinstance(self.focused, BranchPane)
         entries = key_line_entries(
             self.app.known_keys, self.size.width,
-            on_branch=on_branch, unchosen=self.unchosen, stops=self._stops(on_branch),
+            on_branch=self.on_branch, unchosen=self.unchosen, stops=self._stops(),
         )  # fmt: skip
         self.key_line.show(entries)
 
@@ -378,8 +399,13 @@ class WriteScreen(Screen[None]):
         text, before = self.session.text(), self.editor.text
         place = None
         if where_changed and text != before:
-            room = min(len(text), len(before))
-            place = len(text) - same_end(before, text, room - same_start(before, text))
+            start = same_start(before, text)
+            end = len(text) - same_end(before, text, min(len(text), len(before)) - start)
+            place, cursor = end, self.editor.cursor
+            if len(text) == len(before) and Counter(text[start:end]) == Counter(before[start:end]):
+                head, tail = before[:cursor].rpartition("\n")[2], before[cursor:].partition("\n")[0]
+                moved = text.find(head + tail, max(0, start - len(head)))  # a chapter takes the cursor along
+                place = moved + len(head) if 0 <= moved < end else end
         elif where_changed:
             place = self.editor.cursor
         self.editor.show(text, place)
@@ -426,11 +452,11 @@ class WriteScreen(Screen[None]):
             return False
         return not current.branches or any(branch.live for branch in current.branches)
 
-    def _stops(self, on_branch: bool) -> bool:
+    def _stops(self) -> bool:
         """Return whether "step back" would stop something."""
         work = self.session.engine_state in ("INIT", "LOADING") or bool(self.app.transfers.status_parts())
         work = work or self.session.long_work is not None
-        return work or (on_branch and (self.writing or self.app.fetch.model is not None))
+        return work or self.writing or (self.on_branch and self.app.fetch.model is not None)
 
     @on(TabStrip.Pressed)
     def _tab_pressed(self, event: TabStrip.Pressed) -> None:

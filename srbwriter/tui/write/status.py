@@ -78,6 +78,8 @@ def left(
         return (f"{work_now.progress}  ·  esc stops",)
     if session.engine_state in ("INIT", "LOADING"):
         share = session.load_progress
+        if share > 0.99:  # read, and still to be laid out in memory
+            return ("preparing the model  ·  esc stops",)
         return progress("loading the model", share, load.left(share))
     if session.engine_state == "FAILED":
         return (f"no model: {session.engine_error}",)

@@ -9,7 +9,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from textual import events
 from textual.message import Message
@@ -105,12 +105,6 @@ class LastSearch:
     whole: bool = False
 
 
-class Edited(Protocol):
-    """What is called with an edit by the writer."""
-
-    def __call__(self, *edits: story.Edit, pasted: bool = False) -> object: ...
-
-
 class StoryEditor(Prose):
     """The editor of the whole story."""
 
@@ -121,9 +115,11 @@ class StoryEditor(Prose):
             self.forward = forward
             super().__init__()
 
-    def __init__(self, edited: Edited, joint: Callable[[int, str], str], id: str | None = None) -> None:
-        """``edited`` is called with every edit by the writer; ``joint`` returns what stands before words that
-        they type at a place."""
+    def __init__(
+        self, edited: Callable[..., object], joint: Callable[[int, str], str], id: str | None = None
+    ) -> None:
+        """``edited`` is called with every edit by the writer and ``pasted``; ``joint`` returns what stands
+        before words that they type at a place."""
         super().__init__(id=id, placeholder=_PLACEHOLDER)
         self._edited, self._joint = edited, joint
         self._pastes = False
