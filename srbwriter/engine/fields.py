@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import re
 import reprlib
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from threading import Lock
 from types import NoneType
 from typing import Any, Literal, TypeGuard, cast, get_args, get_origin, get_type_hints
 
@@ -199,12 +201,20 @@ def _parameter(record: Any, field: structs.FieldInfo, hint: Any, inner: Any) -> 
     )  # fmt: skip
 
 
+_LOOKING, _looked_at = Lock(), set[type[Struct]]()
+
+
 def check_fields(value: Struct, plain: Any = None) -> None:
     """Raise InvalidRequest for the first field of a struct that cannot mean anything.
 
     ``plain`` are its values, where some of them have other types than the struct, such as paths.
     """
     kind = type(value)
+    if kind not in _looked_at:
+        with _LOOKING:  # msgspec 0.22 crashes where two threads are the first to convert into a struct
+            with suppress(ValidationError):
+                msgspec.convert({}, kind)
+            _looked_at.add(kind)
     try:
         msgspec.convert(plain or structs.asdict(value), kind)
     except ValidationError as error:

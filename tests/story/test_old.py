@@ -29,7 +29,8 @@ def test_an_old_story_is_the_same(name: str, tmp_path: Path) -> None:
             properties = story.properties
             assert (properties.author, properties.language) == (seen["author"], seen["language"])
             assert story.id == seen["id"] and story.value("drafts") == seen["value"]
-            assert json.loads(json.dumps(asdict(story.settings(story.current)))) == seen["settings"]
+            settings = json.loads(json.dumps(asdict(story.settings(story.current))))
+            assert {name: settings[name] for name in seen["settings"]} == seen["settings"]
             assert {day: asdict(done) for day, done in story.days().items()} == seen["days"]
             for node, old in zip(story.nodes(list(story.reading_order())), seen["tree"], strict=True):
                 number, parent, author, text, note, tags, bookmark, visited, _, model, seed, *rest = old

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
+from urllib.parse import urljoin
 
 import httpx
 import msgspec
@@ -160,7 +161,7 @@ def _refusal(where: str, path: str, response: httpx.Response, body: bytes) -> Re
     status, headers = response.status_code, response.headers
     words, field, wait = own_words(body) or f"HTTP {status}", "", 0.0
     if status < 400:  # a key would go along
-        target = headers.get("location", "nowhere")
+        target = urljoin(where, headers.get("location", "nowhere"))
         words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
     elif status in _CURES:
         words = _CURES[status].format(words=words, path=path)
