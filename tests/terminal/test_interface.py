@@ -10,9 +10,10 @@ OWN_THEME = 'background = "no colour at all"\n'
 
 
 def grounds(terminal: Terminal, row: int) -> set[str]:
-    """The backgrounds of a row, as the terminal was told them."""
+    """The backgrounds of a row, as the terminal was told them: a colour, or "reverse"."""
     assert terminal.screen
-    return {terminal._screen.buffer[row][column].bg for column in range(COLUMNS)}
+    cells = (terminal._screen.buffer[row][column] for column in range(COLUMNS))
+    return {"reverse" if cell.reverse else cell.bg for cell in cells}
 
 
 def test_a_sitting_in_a_terminal_of_16_colours(terminal: Terminal) -> None:

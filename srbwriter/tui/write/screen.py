@@ -471,8 +471,9 @@ class WriteScreen(Screen[None]):
         count = len(current.branches) if current is not None else 0
         if current is not self._round or count != self._shown or not self.grid.shows(current):
             again = current is not None and not self._shows_others(current)
-            if current is not self._round:
+            if current is not self._round or not self._shown:
                 self._usual = self.session.sampling  # later changes of knobs do not apply to these branches
+            if current is not self._round:
                 if self._shows_others(current) and isinstance(self.focused, BranchPane):
                     self.leave_panes()
             self._round, self._shown = current, count
