@@ -473,9 +473,9 @@ class WriteScreen(Screen[None]):
             again = current is not None and not self._shows_others(current)
             if current is not self._round or not self._shown:
                 self._usual = self.session.sampling  # later changes of knobs do not apply to these branches
-            if current is not self._round:
-                if self._shows_others(current) and isinstance(self.focused, BranchPane):
-                    self.leave_panes()
+            others = current is not self._round and self._shows_others(current)
+            if others and isinstance(self.focused, BranchPane):
+                self.leave_panes()
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank, again)
