@@ -322,6 +322,7 @@ class Queue:
                 self.tree.mark_used(self.tree.match(active.path, active.namespace)[0])
                 if active.branch.state is BranchState.DONE:
                     self.loop.expect_more(active)
+        self.drop_ended()  # a branch that was cancelled in this step would wait again
         if any(r.urgency is not priority for r in self._listed):
             for active in [r for r in self._listed if r.urgency is Priority.BACKGROUND]:
                 self.requeue(active)

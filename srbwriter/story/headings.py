@@ -23,18 +23,11 @@ class Heading(NamedTuple):
     """The heading before the paragraph that starts at character ``start``.
 
     ``title`` is empty for a scene break. ``in_text`` says that the paragraph itself is the heading.
-    ``mark`` is the index of the mark that it came from.
     """
 
     start: int
     title: str
     in_text: bool
-    mark: int
-
-    @property
-    def words(self) -> str:
-        """The heading as shown and exported: the title, or a scene break."""
-        return self.title or SCENE_BREAK
 
 
 def heading_line(text: str, start: int = 0) -> tuple[int, str, int] | None:
@@ -52,17 +45,6 @@ def is_scene_break(line: str) -> bool:
     return _BREAK.fullmatch(line) is not None
 
 
-def paragraph_start(text: str, place: int) -> int:
-    """Return where the line that holds character ``place`` starts."""
-    return text.rfind("\n", 0, place) + 1
-
-
-def paragraph_at(text: str, place: int) -> int:
-    """Return where the paragraph at character ``place`` starts, or the next one if its line is blank."""
-    found = _SPACE.match(text, paragraph_start(text, place))
-    return paragraph_start(text, found.end() if found is not None else place)
-
-
 def headings(text: str, marks: Iterable[tuple[int, str]]) -> Iterator[Heading]:
     """Yield the headings of ``text`` in order.
 
@@ -72,16 +54,16 @@ def headings(text: str, marks: Iterable[tuple[int, str]]) -> Iterator[Heading]:
 
     A chapter without words of its own at the end of a paragraph has no heading.
     """
-    for index, (begin, title) in enumerate(marks):
+    for begin, title in marks:
         first = _SPACE.match(text, begin)
         words = first.end() if first is not None else begin
-        start = paragraph_start(text, words)
+        start = text.rfind("\n", 0, words) + 1
         if words == len(text) and text[start:].strip():
             continue
         own = words if heading_line(text, words) is not None else start
         if (line := heading_line(text, own)) is not None:
-            yield Heading(own, line[1], True, index)
+            yield Heading(own, line[1], True)
             continue
         end = text.find("\n", start)
         is_break = not title and is_scene_break(text[start : end if end >= 0 else len(text)])
-        yield Heading(start, " ".join(title.split()), is_break, index)
+        yield Heading(start, " ".join(title.split()), is_break)

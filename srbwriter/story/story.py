@@ -440,11 +440,6 @@ class Story(Tree):
             self.put("current", node)
             self.end_typing()
 
-    def mark_visited(self, node: NodeId, visited: bool = True) -> None:
-        """Mark ``node`` read or unread, without going there."""
-        with self.change():
-            self.set(self.node(node), visited=visited)
-
     def split(self, node: NodeId, at: int) -> NodeId:
         """Move the text from ``at`` on, with all children of ``node``, into a new child; return the child."""
         with self.verb("split", node) as action:

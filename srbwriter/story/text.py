@@ -29,6 +29,9 @@ UNIT_CHARS = 160
 LONGEST = 32_000
 """Characters of a person's node, about: what is typed behind more begins a node of its own."""
 
+_FEW = 20
+"""Edits up to which the pieces of a path are made as they are looked at."""
+
 _ENDS = (".", "!", "?", "\u2026", "\n", "\u3002")
 
 
@@ -69,7 +72,7 @@ class TextEditor:
                 return self.append(end, parts[0].text)
             if (done := self._cut_off(parts, path, end)) is not None:
                 return done
-        found = node_edits(path, parts)
+        found = node_edits(path if len(parts) < _FEW else path[:], parts)
         if len(edits) == 1 and len(found) == 1:  # one edit of one node, so that typing can go on
             [(node, some)] = found.items()
             if len(some) == 1 and (done := self._goes_on(some[0], tree.node(node), end)) is not None:

@@ -116,3 +116,12 @@ def test_what_is_thrown_away_leaves_nothing_but_what_was_there(engine: Engine) -
     assert other.done
     assert all_whole(engine, first)
     assert engine.stats().used_cells == cells
+
+
+def test_what_is_cancelled_stays_so_when_other_work_is_promoted(engine: Engine) -> None:
+    early, other = ahead(engine, "The king said", tokens=100), ahead(engine, "A fox", tokens=20)
+    drive(engine, lambda: begun(early) and begun(other))
+    early.cancel()
+    other.promote()  # before the next step, so both are carried out in one
+    finish(engine, other, early)
+    assert all(length < 100 for length in lengths(early))

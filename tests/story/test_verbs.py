@@ -87,8 +87,6 @@ def test_unread_branches(story: Story) -> None:
     assert story.unread() == [branch]
     story.visit(branch)
     assert story.unread() == []
-    story.mark_visited(branch, False)
-    assert story.unread() == [branch]
 
 
 def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:
