@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
-from tools import pages
+sys.path.insert(0, str(Path(__file__).parents[1]))  # mkdocs loads this file by its path
+from tools import pages  # noqa: E402
 
 
 def on_page_markdown(markdown: str, *, config: Any, **_: object) -> str:

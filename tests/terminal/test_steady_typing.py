@@ -105,7 +105,7 @@ def kept_on_sheet(terminal: Terminal, file: Path) -> str:
 
 def into_note(terminal: Terminal) -> None:
     terminal.press(F3)
-    terminal.wait_for("go and write")
+    terminal.wait_for("go there")
     terminal.press(b"n")
     terminal.wait(lambda screen: "\nNote" in screen or "\n Note" in screen, "the question for a note")
 
@@ -116,7 +116,7 @@ def kept_in_note(terminal: Terminal, file: Path) -> str:
     terminal.press(ENTER)
     terminal.wait(lambda screen: "\nNote" not in screen and "\n Note" not in screen, "the note's end")
     terminal.press(b"\x1b")
-    terminal.wait_without("go and write")
+    terminal.wait_without("go there")
     leave(terminal)
     with Story.open(file, readonly=True) as story:
         return story.marks(story.current).note or ""
