@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LEAST_PARAMETERS = 1_000_000_000
+"""Smaller base models cannot summarize: what one of 8.5 million writes has nothing of the chapter."""
+
 SUMMARIES, OFFERED = "so_far", "offered_names"
 """The names of story values: the summaries, and chapters with the names that were offered there."""
 
@@ -41,6 +44,8 @@ class Book(Instrument):
         super().__init__(session)
         self.share = 0.0
         """Share of the window for summaries; with 0 none is written."""
+        self.least = LEAST_PARAMETERS
+        """Parameters of a base model that writes summaries by itself; instruction models always do."""
         self.offered = ""
         """The name that was offered last."""
         self._writing: tuple[str, Generation] | None = None
@@ -82,8 +87,13 @@ class Book(Instrument):
         if (writing := self._writing) is not None:  # branches go first; it is written again behind them
             writing[1].cancel()
         self._halt.clear()
-        if self.share and self._session.prompter.lost:
+        if self.share and self._session.prompter.lost and self._able():
             self.later(self._write_due)
+
+    def _able(self) -> bool:
+        """Whether the model writes summaries that are worth their room."""
+        model = self._session.model
+        return model is not None and (self._session.instruct or model.n_params >= self.least)
 
     def model_changed(self) -> None:
         self.stop()

@@ -25,7 +25,7 @@ BOOK = "\n\n".join(f"# Part {number}\n\n" + SENTENCE * 60 for number in range(1,
 def long(file: Path) -> Iterator[Session]:
     """A session on a story of four chapters, of which the window of 2 048 tokens holds less than two."""
     with open_session(file, BOOK, n=2, stop=Stop(max_tokens=8, ignore_eog=True)) as session:
-        session.book.share = 0.2
+        session.book.share, session.book.least = 0.2, 0
         yield session
 
 
