@@ -16,10 +16,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from srbwriter.config import keys
 from srbwriter.engine import Engine, EngineOptions
 from srbwriter.engine.types import Priority
+from srbwriter.session.describing import whole_sentences
 from srbwriter.session.scoring import scoring_request
-from srbwriter.session.so_far import SHARE, Summary, clean, fit, summary_request
+from srbwriter.session.so_far import Summary, fit, summary_request
 
 _HEADING = re.compile(r"^\s*(?:chapter\s+)?[IVXL]+\.?\s*$", re.MULTILINE | re.IGNORECASE)
 _GUTENBERG_END = re.compile(r"\*\*\* ?END OF", re.IGNORECASE)
@@ -71,7 +73,7 @@ def main() -> None:
         for number, text in enumerate(texts[: given.chapters + 3], 1):
             generation = engine.submit(summary_request(engine, text, instruct=given.instruct))
             generation.wait()
-            told[name].append(Summary(f"Chapter {number}", clean(generation.branches[0].text)))
+            told[name].append(Summary(f"Chapter {number}", whole_sentences(generation.branches[0].text)))
             written += 1
             if given.show:
                 print(
@@ -79,7 +81,7 @@ def main() -> None:
                 )
     each = (time.perf_counter() - began) / written
     print(f"{given.model.name}: {written} summaries, {each:.1f} s each")
-    room = int(SHARE * given.window)
+    room = int(keys.SO_FAR.default / 100 * given.window)
     names = list(books)
     found: dict[str, list[list[float]]] = {}
     for place, name in enumerate(names):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -16,13 +17,15 @@ import msgspec
 
 from srbwriter.engine.types import EngineError, NoModel, Request
 from srbwriter.story import ROOT, StoryError
-from srbwriter.story.model import as_list
+from srbwriter.story.model import Settings, as_list
 
 from . import naming, outlining
+from .describing import whole_sentences
 from .instrument import Instrument
-from .so_far import CHANGED, Part, Summary, clean, fit, paragraphs_of, parts_of, summary_of, summary_request
+from .so_far import CHANGED, Part, Summary, fit, paragraphs_of, parts_of, summary_of, summary_request
 
 if TYPE_CHECKING:
+    from srbwriter.engine.backend import Backend
     from srbwriter.engine.generation import Generation
 
     from .round import Round
@@ -128,7 +131,7 @@ class Book(Instrument):
             passage = text[part.begin : part.end]
             request = summary_request(engine, passage, instruct=session.prompter.frame.instruct)
             try:
-                words = clean(self._write(part.title, request))
+                words = whole_sentences(self._write(engine, part.title, request))
                 if session.round is current and not self._halt.is_set():
                     self.put(part, words, by_model=True)
             except (EngineError, StoryError) as error:
@@ -147,10 +150,7 @@ class Book(Instrument):
             self._halt.wait(0.1)
         return False
 
-    def _write(self, about: str, request: Request) -> str:
-        engine = self._session.engine
-        if engine is None:
-            raise NoModel("there is no model that could write it")
+    def _write(self, engine: Backend, about: str, request: Request) -> str:
         generation = engine.submit(request)
         self._writing = about, generation
         try:
@@ -169,52 +169,50 @@ class Book(Instrument):
 
     def put_outline(self, outline: str) -> None:
         """Keep ``outline``, a line for each chapter: see :mod:`srbwriter.session.outlining`."""
-        session = self._session
-        session.together(
-            lambda: session.story.put_settings(
-                ROOT, replace(session.story.own_settings(ROOT), outline=outline.strip() or None)
-            )
-        )
+        self._put_settings(lambda own: replace(own, outline=outline.strip() or None))
+
+    def _put_settings(self, change: Callable[[Settings], Settings]) -> None:
+        story = self._session.story
+        self._session.together(lambda: story.put_settings(ROOT, change(story.own_settings(ROOT))))
 
     def propose_line(self, part: Part) -> Future[str]:
         """Let the model write a line of the outline for ``part``; return it when it is done."""
         text = self._session.text()[part.begin : part.end]
 
-        def ask() -> str:
-            session = self._session
-            engine = session.engine
+        def ask(engine: Backend, instruct: bool) -> str:
+            request = outlining.line_request(engine, text, instruct=instruct)
+            return f"{part.title}: {whole_sentences(self._write(engine, part.title, request))}"
+
+        return self._propose(ask)
+
+    def _propose(self, ask: Callable[[Backend, bool], str]) -> Future[str]:
+        """Run ``ask`` with the engine, and with whether it answers requests; summaries wait meanwhile."""
+        self.stop()
+
+        def act() -> str:
+            engine = self._session.engine
             if engine is None:
                 raise NoModel("there is no model that could write it")
-            request = outlining.propose(engine, text, instruct=session.prompter.frame.instruct)
-            return f"{part.title}: {clean(self._write(part.title, request))}"
+            return ask(engine, self._session.prompter.frame.instruct)
 
-        return self.later(ask)
+        return self.later(act)
 
     # ---- names
 
     def propose_entry(self, name: str) -> Future[str]:
-        """Let the model write two sentences about ``name`` for the lorebook."""
+        """Let the model write two sentences about ``name`` for the lorebook, from its passages."""
         text = self._session.text()
 
-        def ask() -> str:
-            session = self._session
-            engine = session.engine
-            if engine is None:
-                raise NoModel("there is no model that could write it")
-            request = naming.propose_entry(engine, name, text, instruct=session.prompter.frame.instruct)
-            return naming.two_sentences(self._write(name, request))
+        def ask(engine: Backend, instruct: bool) -> str:
+            request = naming.entry_request(engine, name, text, instruct=instruct)
+            return whole_sentences(self._write(engine, name, request), 2)
 
-        return self.later(ask)
+        return self._propose(ask)
 
     def add_entry(self, name: str, text: str) -> None:
         """Add an entry to the story's lorebook."""
-        session, entry = self._session, naming.new_entry(name, text)
-
-        def act() -> None:
-            own = session.story.own_settings(ROOT)
-            session.story.put_settings(ROOT, replace(own, lore=[*own.lore, entry]))
-
-        session.together(act)
+        entry = naming.new_entry(name, text)
+        self._put_settings(lambda own: replace(own, lore=[*own.lore, entry]))
 
     def offer_name(self) -> str:
         """Return a name of the last pages that has no entry; "" if there is none, or one was offered in this

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.engine.types import Request, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.story.model import LoreEntry
+
+from .describing import description_request
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -48,25 +50,15 @@ def passages_about(name: str, text: str) -> str:
     return " ".join(" ".join(found).split())
 
 
-def propose_entry(engine: Backend, name: str, text: str, *, instruct: bool) -> Request:
+def entry_request(engine: Backend, name: str, text: str, *, instruct: bool) -> Request:
     """Return the request for two sentences about ``name`` from the passages of ``text`` that contain it."""
     passages = engine.detokenize(engine.tokenize(passages_about(name, text))[: engine.n_ctx // 2])
-    stop, sampling = Stop(max_tokens=110, min_tokens=8, strings=("\n",)), Sampling(temperature=0.3)
-    if not instruct:
-        return Request(_EXAMPLE.format(passages=passages, name=name), stop=stop, sampling=sampling)
-    turn = [{"role": "user", "content": _ASK.format(passages=passages, name=name)}]
-    prompt = engine.apply_template(turn, enable_thinking=False)
-    return Request(prompt, stop=stop, sampling=sampling, parse_special=True)
+    stop = Stop(max_tokens=110, min_tokens=8, strings=("\n",))
+    question, example = (form.format(passages=passages, name=name) for form in (_ASK, _EXAMPLE))
+    return description_request(engine, question, example, stop, instruct=instruct)
 
 
-def two_sentences(text: str) -> str:
-    """Return the first two sentences of an answer."""
-    words = " ".join(text.split())
-    ends = sentence_ends(words)
-    return words[: ends[min(1, len(ends) - 1)]].strip() if ends else words
-
-
-def new_entry(name: str, text: str) -> LoreEntry:
+def new_entry(name: str, text: str = "") -> LoreEntry:
     """Return an entry for ``name``, which is also its key."""
     return LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name], text=text)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from srbwriter.engine.types import Priority, Request, Sampling, Stop
+from srbwriter.engine.types import Request, Stop
+
+from .describing import description_request
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -60,14 +62,9 @@ def note_for(outline: str, chapters: Sequence[Chapter], place: int) -> str:
     return "\n".join(f"[{name}: {line.synopsis}]" for name, some in told for line in some if line.synopsis)
 
 
-def propose(engine: Backend, text: str, *, instruct: bool) -> Request:
+def line_request(engine: Backend, text: str, *, instruct: bool) -> Request:
     """Return the request for a synopsis of ``text``, a chapter."""
-    ids = engine.tokenize(text.strip())[: engine.n_ctx // 2]
-    stop, sampling = Stop(max_tokens=60, strings=("\n",), min_tokens=4), Sampling(temperature=0.3)
-    words = engine.detokenize(ids)
-    if not instruct:
-        prompt, special = _EXAMPLE.format(text=" ".join(words.split())), False
-    else:
-        turn = [{"role": "user", "content": _ASK.format(text=words)}]
-        prompt, special = engine.apply_template(turn, enable_thinking=False), True
-    return Request(prompt, stop=stop, sampling=sampling, parse_special=special, priority=Priority.NORMAL)
+    text = engine.detokenize(engine.tokenize(text.strip())[: engine.n_ctx // 2])
+    stop = Stop(max_tokens=60, strings=("\n",), min_tokens=4)
+    example = _EXAMPLE.format(text=" ".join(text.split()))
+    return description_request(engine, _ASK.format(text=text), example, stop, instruct=instruct)

@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.engine.types import Request, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.story.outline import Chapter
 from srbwriter.story.tree import words_of
+
+from .describing import description_request
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
 
 PIECE_WORDS = 2_000
 """Words of a part where the text has no chapters, and of the parts of a chapter half as long again."""
-
-SHARE = 0.2
-"""The usual share of the window for summaries."""
 
 CHANGED = 0.2
 """The share of a chapter's words that must be others before its summary is written anew."""
@@ -141,19 +140,9 @@ def summary_request(engine: Backend, text: str, *, instruct: bool) -> Request:
         text = engine.detokenize(ids[: room // 3]) + " … " + engine.detokenize(ids[-(room * 2 // 3) :])
     text = text.strip()
     stop = Stop(max_tokens=MOST_TOKENS, min_tokens=LEAST_WORDS, strings=("\n\n", "\n#", "Chapter:"))
-    sampling = Sampling(temperature=0.3, repeat_penalty=1.1)
-    if not instruct:
-        return Request(_EXAMPLE.format(text=text).rstrip() + "\n", stop=stop, sampling=sampling)
-    turn = [{"role": "user", "content": _ASK.format(text=text)}]
-    prompt = engine.apply_template(turn, enable_thinking=False)
-    return Request(prompt, stop=stop, sampling=sampling, parse_special=True)
-
-
-def clean(text: str) -> str:
-    """Return a summary in whole sentences, as one paragraph."""
-    words = " ".join(text.split())
-    ends = sentence_ends(words)
-    return words[: ends[-1]].strip() if ends else words
+    example = _EXAMPLE.format(text=text).rstrip() + "\n"
+    question = _ASK.format(text=text)
+    return description_request(engine, question, example, stop, instruct=instruct, repeat_penalty=1.1)
 
 
 def summary_of(part: Part, text: str, kept: Sequence[Summary]) -> Summary | None:

@@ -53,6 +53,16 @@ def outline(text: str) -> list[Chapter]:
     return [c._replace(words=words_of(text[c.end : end])) for c, end in zip(found, ends, strict=True)]
 
 
+def words_with_scenes(found: Sequence[Chapter], index: int) -> int:
+    """Return the words of a chapter and of its scenes; those of a scene alone."""
+    words = found[index].words
+    for scene in found[index + 1 :] if found[index].title else ():
+        if scene.title:
+            break
+        words += scene.words
+    return words
+
+
 def heading_of(title: str) -> str:
     """Return the line that begins a chapter called ``title``, or a scene."""
     words = " ".join(title.split())

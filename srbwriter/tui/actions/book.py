@@ -13,6 +13,7 @@ from textual.widgets import Static
 from srbwriter.session.naming import MOST_CHARACTERS
 from srbwriter.session.so_far import Part, Summary
 from srbwriter.story.model import Progress, counted
+from srbwriter.story.outline import words_with_scenes
 from srbwriter.tui import options
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.base import QUIT, Dialog
@@ -161,9 +162,7 @@ def chapter_words(screen: WriteScreen) -> int:
     starts = [at for at, one in enumerate(found) if one.title and one.begin <= place]
     if not starts:
         return screen.session.words - sum(one.words for one in found)
-    rest = found[starts[-1] + 1 :]
-    scenes = next((at for at, one in enumerate(rest) if one.title), len(rest))
-    return found[starts[-1]].words + sum(one.words for one in rest[:scenes])
+    return words_with_scenes(found, starts[-1])
 
 
 class Days(Dialog[None]):

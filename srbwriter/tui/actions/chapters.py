@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from srbwriter.story.outline import words_with_scenes
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.picker import Choice, Picker
@@ -75,11 +76,7 @@ def _choices(screen: WriteScreen, found: list[Chapter]) -> list[Choice]:
     ends = [*(each.begin for each in found[1:]), len(text)]
     choices: list[Choice] = []
     for index, (here, end) in enumerate(zip(found, ends, strict=True)):
-        words = here.words
-        for scene in found[index + 1 :] if here.title else ():
-            if scene.title:
-                break
-            words += scene.words
+        words = words_with_scenes(found, index)
         preview = text[here.begin : min(end, here.begin + _PREVIEW)].strip()
         first = " ".join(text[here.end : end][:_PREVIEW].split())[:_FIRST_WORDS]
         title = here.title or f"  {here.shown}  {first}"
