@@ -14,7 +14,7 @@ from srbwriter.formats.blocks import heading_starts
 from srbwriter.formats.draft import Grower, read_time, write_time
 from srbwriter.formats.opening import Document, unix_lines
 from srbwriter.story.model import DraftNode, JsonObject, JsonValue, StoryDraft, as_list, as_object
-from srbwriter.story.words import well_formed
+from srbwriter.story.words import well_formed, words_of
 
 _yaml = cast(Any, yaml)  # its types are half known
 _FENCED = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -85,7 +85,7 @@ def write_markdown(draft: StoryDraft) -> bytes:
     front = {"title": draft.title, "author": draft.byline, "lang": draft.language, "date": date}
     fields: JsonObject = {name: words for name, words in front.items() if words}
     text = draft.text
-    fields["words"] = len(text.split())
+    fields["words"] = words_of(text)
     layout: dict[str, Any] = {"allow_unicode": True, "sort_keys": False, "width": float("inf")}
     head = cast(str, _yaml.safe_dump(fields, **layout))
     return f"---\n{head}---\n{text}".encode("utf-8", "replace")

@@ -15,7 +15,7 @@ from zlib import crc32
 from srbwriter.engine.types import Request, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.story.outline import Chapter
-from srbwriter.story.tree import words_of
+from srbwriter.story.words import words_of
 
 from .describing import description_request
 
@@ -96,12 +96,12 @@ def _piece_ends(text: str, begin: int, end: int) -> list[int]:
     """Return the paragraph ends that cut a long chapter into pieces of :data:`PIECE_WORDS`."""
     ends, words, start = list[int](), 0, begin
     for match in re.finditer(r"\n+", text[begin:end]):
-        words += len(text[start : begin + match.end()].split())
+        words += words_of(text[start : begin + match.end()])
         start = begin + match.end()
         if words >= PIECE_WORDS:
             ends.append(start)
             words = 0
-    rest = len(text[ends[-1] if ends else begin : end].split())
+    rest = words_of(text[ends[-1] if ends else begin : end])
     if ends and rest < PIECE_WORDS // 2:
         ends.pop()
     return ends

@@ -14,7 +14,8 @@ from srbwriter.story.headings import SCENE_BREAK, heading_line, is_scene_break
 from srbwriter.story.model import ROOT, NodeId, Refused
 from srbwriter.story.node import Node
 from srbwriter.story.spans import tidy
-from srbwriter.story.tree import Tree, words_of
+from srbwriter.story.tree import Tree
+from srbwriter.story.words import words_of
 
 
 class Chapter(NamedTuple):

@@ -56,8 +56,8 @@ from srbwriter.story.open import Opened, create_story, locked, open_story, read_
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import Image
 from srbwriter.story.text import TextEditor
-from srbwriter.story.tree import Action, Rows, Tree, picked_words, words_of
-from srbwriter.story.words import well_formed
+from srbwriter.story.tree import Action, Rows, Tree, picked_words
+from srbwriter.story.words import well_formed, words_of
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from srbwriter.story.model import (
 )
 from srbwriter.story.node import NO_RECIPE, Node, Recipe
 from srbwriter.story.spans import Spans, cut, encode, text_of, tidy
-from srbwriter.story.words import Count, count
+from srbwriter.story.words import Count
 
 Rows = dict[tuple[str, Any], "tuple[Any, ...] | None"]
 """Rows of tables by (table, key); None is a row that is gone."""
@@ -760,8 +760,3 @@ def picked_words(tree: Tree, was: NodeId, node: NodeId) -> int:
         fresh.append(above)
     others = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
     return max(0, tree.words(node) - tree.words(shared) - others)
-
-
-def words_of(text: str) -> int:
-    """Count the words of ``text``."""
-    return count(text).words

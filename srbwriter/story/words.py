@@ -153,3 +153,8 @@ def _count(text: str) -> Count:
 
 def _edge(piece: str) -> int:
     return 2 if _LETTER.search(piece) else 1
+
+
+def words_of(text: str) -> int:
+    """Count the words of ``text``."""
+    return count(text).words

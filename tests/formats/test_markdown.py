@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import strategies as st
 
 from srbwriter import formats
+from srbwriter.formats.markdown import write_markdown
+from srbwriter.story import Story
 from srbwriter.story.model import StoryDraft
 from tests.formats.files import notices, path_text
 
@@ -87,3 +91,10 @@ def test_what_is_no_yaml_stays_in_the_text_and_the_writer_is_told(front: str, pr
     assert path_text(draft) == text and not draft.title
     [notice] = notices(draft)
     assert "not YAML" in notice and problem in notice
+
+
+def test_the_front_matter_counts_as_the_app_does(tmp_path: Path) -> None:
+    with Story.create(tmp_path / "tale.srbw") as story:
+        story.append("# One\n\nShe didn’t go — not yet.\n\n他走了。\n")
+        words = story.words(story.current)
+        assert f"\nwords: {words}\n" in write_markdown(story.to_draft()).decode()

@@ -10,6 +10,7 @@ from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
 from srbwriter.story import NodeId
 from srbwriter.story.model import counted
+from srbwriter.story.words import words_of
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import hide_help
@@ -275,7 +276,7 @@ def write_at_end(screen: WriteScreen) -> None:
 def write_from(screen: WriteScreen) -> None:
     """Write branches from the cursor; the text after it becomes another branch."""
     place = screen.editor.cursor
-    rest = len(screen.editor.text[place:].split())
+    rest = words_of(screen.editor.text[place:])
     screen.session.write_from(place)
     screen.show_story()
     if rest:

@@ -17,6 +17,7 @@ from srbwriter.session.prefix import in_whole_words
 from srbwriter.session.round import wish_of
 from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
+from srbwriter.story.words import words_of
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.base import Page
@@ -82,7 +83,7 @@ class TreeScreen(Page[NodeId]):
             f"asked for: {wish}" if (wish := wish_of(node)) else "",
             marks_words(self.story, node.id),
         ]
-        words = counted(len(node.text.split()), "word")
+        words = counted(words_of(node.text), "word")
         about = " · ".join(fact for fact in [*facts, words] if fact)
         self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
         self.query_one("#text", Static).update(in_whole_words(self.story, node).strip() or "(no words)")
