@@ -444,13 +444,10 @@ class Journal:
 
     def _go_on(self, deleted: bool) -> None:
         """Write the story as it is in memory to a second file, and go on there."""
-        from srbwriter.story.library import free_path
+        from srbwriter.story.library import place_of_second
 
-        target = self.path if deleted else free_path(self.path.parent, f"{self.path.stem} your version")
         rows, token = self._whole(), token_hex(8)
-        if not deleted:
-            title = json.loads((rows.get(("value", "title")) or ("", '""'))[1])
-            rows["value", "title"] = "title", json.dumps(f"{title} (your version)")
+        target = self.path if deleted else place_of_second(self.path, rows)
         store.write_whole(target, rows | self._summary(), token)
         with self._writing, self._wake:
             self._unfolded.clear()

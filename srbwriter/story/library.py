@@ -18,6 +18,7 @@ from srbwriter import paths
 from srbwriter.story.connection import NO_STORY, log_of, not_saved
 from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, TooNew
 from srbwriter.story.store import SUFFIX, VERSION, looks_like_story, opened, version_of
+from srbwriter.story.tree import Rows
 from srbwriter.story.words import Count
 
 LONGEST_NAME = 150
@@ -116,6 +117,14 @@ def free_path(folder: Path, title: str) -> Path:
     while path.exists():
         path, number = folder / f"{slug}-{number}{SUFFIX}", number + 1
     return path
+
+
+def place_of_second(path: Path, rows: Rows) -> Path:
+    """Return an unused path beside ``path`` for the writer's version of it, and name it so in ``rows``."""
+    row = rows.get(("value", "title"))
+    title = json.loads(row[1]) if row else path.stem
+    rows["value", "title"] = "title", json.dumps(f"{title} (your version)")
+    return free_path(path.parent, f"{path.stem} your version")
 
 
 class Taken(NotAStory):

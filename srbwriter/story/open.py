@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -16,7 +15,7 @@ from srbwriter import paths
 from srbwriter.story import backup, store
 from srbwriter.story.connection import check_file, log_of, not_saved
 from srbwriter.story.journal import FileLock, InUse, Log, read_log
-from srbwriter.story.library import free_path
+from srbwriter.story.library import free_path, place_of_second
 from srbwriter.story.model import Blocked, NotAStory, ReadOnly, SecondFile, StoryError
 from srbwriter.story.store import Image
 from srbwriter.story.tree import Rows
@@ -144,9 +143,7 @@ def _second_file(path: Path, image: Image, left: Log, backups: Path) -> SecondFi
             base = store.read(copies[0].path)
     rows = {**base.rows, **{key: row for key, row in left.all.items() if row is not None}}
     merged = store.checked(Image(dict(rows)))
-    title = str(merged.value("title", path.stem))
-    merged.rows["value", "title"] = "title", json.dumps(f"{title} (your version)")
-    target = free_path(path.parent, f"{path.stem} your version")
+    target = place_of_second(path, merged.rows)
     try:
         store.write_whole(target, merged.rows, token_hex(8))
     except (OSError, sqlite3.Error) as error:

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from srbwriter.story.connection import connect, in_words
 from srbwriter.story.edits import Edit
-from srbwriter.story.headings import headings, is_scene_break
+from srbwriter.story.headings import heading_line, is_scene_break
 from srbwriter.story.model import DamagedStory, NodeId, State
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_of
@@ -116,14 +116,8 @@ def _place_headings(image: Image, chapters: dict[NodeId, str]) -> None:
             text += nodes[last][5]
             path.append(last)
             below = [n for n in nodes if nodes[n][1] == last and nodes[n][3] == State.LIVING]
-        found = next(headings(text, [(begin, title)]), None)
-        if found is None:
-            start, line = len(text), heading_of(title)
-        elif found.in_text or (not title and is_scene_break(text[found.start :].split("\n")[0])):
-            continue
-        else:
-            start, line = found.start, heading_of(title)
-        if not title and not text[:start].strip():
+        start = _place_of_heading(text, begin, title)
+        if start is None or (not title and not text[:start].strip()):
             continue  # a scene at the very beginning has no break before it
         ending = text[:start]
         blank = "" if not ending.strip() else "\n\n"[min(2, len(ending) - len(ending.rstrip("\n"))) :]
@@ -132,7 +126,7 @@ def _place_headings(image: Image, chapters: dict[NodeId, str]) -> None:
             if start < size or n == path[-1]:
                 places = added.setdefault(n, [])
                 if all(place != start for place, _ in places):
-                    places.append((start, f"{blank}{line}\n\n"))
+                    places.append((start, f"{blank}{heading_of(title)}\n\n"))
                 break
             start -= size
     for number, places in added.items():
@@ -141,3 +135,14 @@ def _place_headings(image: Image, chapters: dict[NodeId, str]) -> None:
         edits = [Edit(at, at, words) for at, words in sorted(places)]
         spans = edited(node.spans, edits, [plain(edit.text, "writer") for edit in edits])
         image.rows["node", number] = (*row[:5], text_of(spans), encode(spans, row[4]), *row[7:])
+
+
+def _place_of_heading(text: str, begin: int, title: str) -> int | None:
+    """Return where the heading of a chapter belongs, whose words begin at ``begin``; None if there is one."""
+    words = len(text) - len(text[begin:].lstrip())
+    start = text.rfind("\n", 0, words) + 1
+    if words == len(text) and text[start:].strip():
+        return words
+    if heading_line(text, words) is not None or heading_line(text, start) is not None:
+        return None
+    return None if not title and is_scene_break(text[start:].partition("\n")[0]) else start
