@@ -236,16 +236,6 @@ def _words(binding: Binding) -> str:
 # ---- models
 
 
-def models() -> str:
-    """The recommended models in short."""
-    head = "| Model | Machine | Download | Memory | `srbwriter models pull …` |"
-    rows = (
-        (model.name, model.machine, _size(model.size), _size(model.memory), f"`{model.pull_name}`")
-        for model in read_recommended().models
-    )
-    return table(head, "|---|---|---:|---:|---|", rows)
-
-
 def models_with_sources() -> str:
     """The recommended models with the page that confirms each fact."""
     found = read_recommended()
@@ -325,7 +315,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "keys": keys,
     "keys-of-screens": keys_of_screens,
     "keys-to-know": keys_to_know,
-    "models": models,
     "models-with-sources": models_with_sources,
     "parameters": parameters,
     "retired-parameters": retired_parameters,
