@@ -79,9 +79,6 @@ CORS_ORIGINS = Key[tuple[str, ...]](
 )
 METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
-SLOT_SAVE_PATH = Key[Path | None](
-    "server.slot_save_path", PATH, None, "folder for saved slots", ("--slot-save-path",),
-)
 SYSTEM_PROMPT_FILE = Key[Path | None](
     "server.system_prompt_file", PATH, None,
     "file with a text that precedes every prompt, or with JSON: prompt, anti_prompt and assistant_name",
@@ -142,8 +139,6 @@ def run(settings: Settings) -> int:
         server.check_settings(options)
     fetch_named_model(settings)
     launch.check_models(settings)
-    if elsewhere:
-        launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
     loader = launch.loader(settings, notify=say)
     if (hint := launch.model_hint(settings)) is not None:
         say(hint)
@@ -225,10 +220,8 @@ def server_beside(settings: Settings) -> Beside:
     Raises ConfigError for settings that are invalid, or unsupported by a remote engine. Entering it raises
     Failure if the address cannot be bound.
     """
-    from srbwriter import launch, server
+    from srbwriter import server
 
-    if launch.elsewhere(settings):
-        launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
     with _failures():
         options = server_settings(settings)
         server.check_settings(options)

@@ -128,9 +128,7 @@ class Call:
 
     # ---- requests of the engine
 
-    async def submit(
-        self, requests: Sequence[Request], id: str | None = None, slot: int = -1, *, tag: str = ""
-    ) -> Record:
+    async def submit(self, requests: Sequence[Request], id: str | None = None, *, tag: str = "") -> Record:
         """Hand requests of this client to the engine; see :meth:`.run.Services.submit`.
 
         Under an ``id`` of their own they outlive the connection.
@@ -139,15 +137,13 @@ class Call:
             words = f"it can only be n, which is {requests[0].n}: ask for n, and choose among them"
             raise bad("best_of", words)
         return await self.services.submit(
-            requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy,
+            requests, self.client, id or self.id, tag=tag, bound=id is None, busy=self.dialect.busy,
             large=self.large,
         )  # fmt: skip
 
-    async def reply(
-        self, requests: Sequence[Request], answer: Answer, *, slot: int = -1, tag: str = ""
-    ) -> Response:
+    async def reply(self, requests: Sequence[Request], answer: Answer, *, tag: str = "") -> Response:
         """Submit requests and return their answer, streamed or whole. Raises ApiError."""
-        record = await self.submit(requests, slot=slot, tag=tag)
+        record = await self.submit(requests, tag=tag)
         answer.begin(record)
         return await (self.stream(record, answer) if answer.stream else self.whole(record, answer.answer))
 

@@ -1,6 +1,6 @@
 """The register of requests that clients can address by id: all that run, and the latest that ended.
 
-llama.cpp's slots are here too: numbers for branches while they are written. Bounded in number, age and size.
+Bounded in number, age and size. llama.cpp's slots are here too: numbers for branches while they are written.
 Holds no text of its own; a record points at the engine's generations. Used from the server's loop only.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import time
-import weakref
 from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
@@ -96,9 +95,12 @@ class Registry:
     def __init__(self, keep: int, seconds: float, most: int = 4_000_000) -> None:
         self._keep, self._seconds, self._most = keep, seconds, most
         self._records: dict[str, Record] = {}
-        self._slots: list[Slot] = []
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, slots: int) -> None:
+        """Enter a record, whose branches get the free ones of so many ``slots`` first."""
+        busy = self.busy_slots()
+        order = sorted(range(slots), key=lambda number: number in busy)
+        record.slots = [order[index % slots] for index in range(len(record.branches))]
         self._records[record.id] = record
         self.sweep()
 
@@ -142,54 +144,11 @@ class Registry:
             if now - record.ended > self._seconds or room < 0 or size < 0:
                 self.remove(record)
 
-    # ---- slots, as many as branches may be live
-
-    def slots(self, count: int) -> list[Slot]:
-        while len(self._slots) < count:
-            self._slots.append(Slot(len(self._slots)))
-        return self._slots[:count]
-
-    def set_slot(self, slot: Slot) -> None:
-        self._slots[slot.id] = slot
-
-    def assign_slots(self, record: Record, count: int, wanted: int = -1) -> None:
-        """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
-        slots = self.slots(count)
-        order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
-        if 0 <= wanted < count:
-            order = slots[wanted:] + slots[:wanted]
-        for index, branch in enumerate(record.branches):
-            number, salt = order[index % count].id, branch.generation.request.cache_salt
-            record.slots.append(number)
-            self.set_slot(Slot(number, record.client, salt, latest=weakref.ref(branch)))
+    def busy_slots(self) -> dict[int, Branch]:
+        """Return the slots that are taken, each with the branch that is written in it."""
+        pairs = (pair for record in self.live() for pair in zip(record.slots, record.branches, strict=True))
+        return {number: branch for number, branch in pairs if branch.live}
 
 
 def new_id() -> str:
     return secrets.token_hex(12)
-
-
-@dataclass(slots=True)
-class Slot:
-    """A number for a branch while it is written. The engine has no slots; it keeps no branch alive."""
-
-    id: int
-    client: str = ""  # whose branch had the number last
-    salt: str = ""  # of the part of the cache that holds its tokens
-    restored: tuple[int, ...] = ()  # tokens that came from a file after that branch
-    latest: weakref.ref[Branch] | None = None
-
-    @property
-    def branch(self) -> Branch | None:
-        """The latest branch that had the number, as long as its request is kept."""
-        return self.latest() if self.latest is not None else None
-
-    @property
-    def busy(self) -> bool:
-        branch = self.branch
-        return branch is not None and branch.live
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """The tokens that the slot's latest branch left in the cache, or those that were restored."""
-        branch = self.branch
-        return self.restored if branch is None else (*branch.generation.prompt_ids, *branch.ids)

@@ -131,14 +131,14 @@ class Services:
     # ---- a request
 
     async def submit(
-        self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
-        *, tag: str = "", bound: bool = True, busy: int = 503, large: bool = False,
+        self, requests: Sequence[Request], client: Client, id: str, *, tag: str = "", bound: bool = True,
+        busy: int = 503, large: bool = False,
     ) -> Record:  # fmt: skip
         """Submit a client's requests to the engine as one record: all of them or none.
 
-        Its branches get slots, from ``slot`` on if given. Their cache is for this client alone where keys do
-        not share it. ``large`` ones are read on a thread. Raises ApiError: 400 for a request that the engine
-        refuses, ``busy`` with Retry-After when too much runs.
+        Their cache is for this client alone where keys do not share it. ``large`` ones are read on a thread.
+        Raises ApiError: 400 for a request that the engine refuses, ``busy`` with Retry-After when too much
+        runs.
         """
         engine, most = self.engine, self.settings.max_requests
         branches = sum(request.n for request in requests)
@@ -173,8 +173,7 @@ class Services:
             raise as_api_error(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
         record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound)
-        self.registry.add(record)
-        self.registry.assign_slots(record, self.max_n, slot)
+        self.registry.add(record, self.max_n)
         return record
 
     def salt(self, client: Client, asked: str = "") -> str:

@@ -22,7 +22,6 @@ DIALECTS: dict[str, dict[str, Any]] = {
     "/srb/v1/completions": {"prompt": "Once", "n": 2, "max_tokens": 4},
     "/srb/v1/requests": {"prompt": "Once", "n": 2, "max_tokens": 4},
     "/api/v1/generate": {"prompt": "Once", "max_length": 4},
-    "/generate": {"message": "Once", "stream": False, "max_new_tokens": 4},
 }
 OTHERWISE: dict[str, Any] = {
     "tfs_z": 0.9, "guidance_scale": 1.5, "no_repeat_ngram_size": 3, "structural_tag": {"type": "x"},

@@ -89,7 +89,7 @@ def test_the_lines_for_a_shell_run(server: ServerHandle, tmp_path: Path) -> None
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "OUTPUT " in done.stdout and done.stdout.count("HELO ") == 2
+    assert "OUTPUT " in done.stdout and done.stdout.count("HELO ") == 3
 
 
 def test_the_server_of_the_examples(tmp_path: Path) -> None:
@@ -129,19 +129,9 @@ def test_the_client_in_python(server: ServerHandle) -> None:
 @pytest.mark.needs("bash")
 def test_the_client_in_bash(server: ServerHandle) -> None:
     port = server.lines[0].rpartition(":")[2]
-    process = subprocess.Popen(
-        ["bash", ROOT / "examples" / "lines.sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PORT": port, "TOKENS": "16"},
+    done = subprocess.run(
+        ["bash", ROOT / "examples" / "lines.sh"], input="Once upon a time,\n The cat", text=True,
+        capture_output=True, timeout=300, env={**os.environ, "PORT": port, "TOKENS": "8"},
     )  # fmt: skip
-    assert process.stdin and process.stdout
-    with process.stdin as said, process.stdout as heard:
-        prompt = heard.read(100)
-        assert prompt.startswith(b"A conversation at the fire.\n\nUser:")
-        while not prompt.endswith(b"story?\nUser:"):
-            prompt += heard.read(1)
-        said.write(b" Yes!\n")
-        said.flush()
-        assert len(heard.read(10)) == 10  # the model's words: the client's own do not come back
-        said.close()
-        assert process.wait(60) == 0
-        heard.read()  # a process that was left behind would hold this open
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("> ") >= 2 and len(done.stdout.split()) > 8

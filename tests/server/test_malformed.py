@@ -12,7 +12,7 @@ from .wire import connected, until_closed
 POSTS = (
     "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",
     "/tokenize", "/detokenize", "/apply-template", "/infill", "/v1/embeddings", "/embedding",
-    "/slots/0?action=save", "/props",
+    "/props",
 )  # fmt: skip
 
 
