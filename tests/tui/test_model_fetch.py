@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList
 
-from srbwriter import launch, paths
+from srbwriter import paths
 from srbwriter.demo import bundled_model
-from srbwriter.models import Machine, Pace, RecommendedModel, recommended
+from srbwriter.models import RecommendedModel, recommended
 from srbwriter.tui.dialogs.model import PICKS
 from srbwriter.tui.dialogs.picker import Picker
 from tests.fakes import hub
@@ -224,34 +224,6 @@ async def test_what_is_in_the_way_is_said_in_one_sentence(
 def _closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
-
-
-# ---- how fast they would write
-
-SHORT = """
-[[models]]
-name = "Sketcher 1B"
-repository = "o/sketcher-GGUF"
-file = "sketcher-Q4_K_M.gguf"
-kind = "base"
-machine = "4 GB"
-size = 3_000_000
-memory = 100_000_000
-[models.pages]
-"""
-
-
-async def measured_list(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, pace: Pace) -> list[str]:
-    """The list of models on a machine, when it has been measured."""
-    recommended._FILE.write_text(LIST.replace("[[models]]", f"{SHORT}[[models]]", 1), "utf-8")
-    machine = Machine(10**10, 10**10, pace=pace)
-    monkeypatch.setattr(launch, "measure_machine", lambda preferences: machine)
-    async with open_bench() as bench:
-        bench.screen.run("model")
-        await opened(bench, Picker)
-        while "words a second" not in listed(bench):
-            await bench.settle()
-        return listed(bench).splitlines()[1:]
 
 
 # ---- the offer

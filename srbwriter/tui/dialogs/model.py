@@ -16,7 +16,6 @@ from srbwriter import launch
 from srbwriter.config import keys
 from srbwriter.demo import bundled_model
 from srbwriter.engine import types as engine_types
-from srbwriter.engine.types import EngineError
 from srbwriter.models import (
     Cancelled,
     Machine,
@@ -69,10 +68,8 @@ def _about_missing(row: Suitability, fetch: ModelFetch, *, for_this_machine: boo
     progress = f"{size} to fetch"
     if model.arrived:
         progress = f"{size_words(model.arrived)} of {size} are here, enter continues"
-    if row.speed is None:
-        return f"{progress}, {model.kind}. {model.note}"
-    advice = "for this machine: " if for_this_machine else "slow: " if row.verdict == "slow" else ""
-    return f"{progress}, {model.kind}; {advice}{row.speed}. {model.note}"
+    advice = "; for this machine" if for_this_machine else "; slow here" if row.verdict == "slow" else ""
+    return f"{progress}, {model.kind}{advice}. {model.note}"
 
 
 def _about(model: LocalModel, preferences: Preferences) -> str:
@@ -84,7 +81,7 @@ def _about(model: LocalModel, preferences: Preferences) -> str:
 
 
 class ModelPicker(Picker):
-    """Local models and recommended ones, these with their speed once this machine has been measured."""
+    """Local models and recommended ones, these for GPUs too once those are known."""
 
     def __init__(self, preferences: Preferences, fetch: ModelFetch, title: str, failed: bool) -> None:
         self._preferences, self._fetch, self._failed = preferences, fetch, failed
@@ -99,11 +96,7 @@ class ModelPicker(Picker):
         self.run_worker(self._measure, thread=True)
 
     def _measure(self) -> None:
-        try:
-            machine = launch.measure_machine(self._preferences)
-        except EngineError:  # the list is as useful without
-            return
-        self.call_later(self.replace, self._choices_on(machine))
+        self.call_later(self.replace, self._choices_on(launch.this_machine(self._preferences)))
 
 
 def choose_model(screen: WriteScreen) -> None:
@@ -323,7 +316,6 @@ class ModelOffer:
         if not self.is_due or not self._may_speak(screen):
             return
         self._pending = False
-        # How fast the machine is, the list measures: here it would delay a key.
         model, _ = recommend(read_recommended().models, Machine(memory(), memory_budget()))
         if model is not None and hints.give_once(_HINT):
             way = screen.app.way_to("model")
