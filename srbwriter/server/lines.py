@@ -1,8 +1,8 @@
 """The line protocol: the same engine for clients that speak text over a socket, without HTTP.
 
-A message is one line of UTF-8 that ends in LF: a word, and after a space its text. HELO, the server's state as
-KV, and a conversation in commands. ``KV awaiting_prompt=true`` follows every command: the only sign that the
-server is ready. Commands may be sent ahead and are answered in order; only STOP and PING act at once.
+A message is one line of UTF-8 that ends in LF: a word, and after a space its text. HELO, the server's state
+as KV, and a conversation in commands. ``KV awaiting_prompt=true`` follows every command: the only sign that
+the server is ready. Commands may be sent ahead and are answered in order; only STOP and PING act at once.
 """
 
 from __future__ import annotations
@@ -564,7 +564,7 @@ class LineServer:
         try:
             engine = await until_loaded(services)
             request = Request(prompt=(TokenRun(self._preload),), stop=ONLY_READ)
-            record = await services.submit([request], Client("preload", True), new_id(), bound=False)
+            record = await services.submit([request], Client("preload", True), new_id())
             await services.finish(record)
             ids = record.generation.prompt_ids
             if engine.capabilities.has("pins"):
