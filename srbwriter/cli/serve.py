@@ -1,8 +1,7 @@
-"""``srbwriter --serve``, the server beside the app, ``srbwriter lines``: their keys, and how they start."""
+"""``srbwriter --serve`` and the server beside the app: their keys, and how they start."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
@@ -10,8 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.flags import add_keys
-from srbwriter.config import ConfigError, Key, Settings, Table, keys
+from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 
 if TYPE_CHECKING:
@@ -247,34 +245,3 @@ class SessionLoader:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session.loader, name)
-
-
-# ---- the line protocol, for programs that start this one
-
-
-def lines_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
-    parser.usage = "srbwriter lines [options]"
-    more = (PRELOAD, ALIAS, CONTEXT_SHIFT)
-    add_keys(parser, table, ("generation", "sampling", "model", "log"), more)
-
-
-def run_lines(arguments: argparse.Namespace, settings: Settings) -> int:
-    """
-    Hold a conversation in lines of text on standard input and output: commands in, KV and OUTPUT lines
-    out.
-
-      srbwriter lines
-      printf 'PROMPT Once upon a time,\\n' | srbwriter lines --temp 0.9
-      srbwriter lines --preload persona.txt --reverse-prompt "User:"
-
-    A server with --tcp speaks the same over TCP; docs/lines.md has the commands.
-    """
-    from srbwriter import launch
-    from srbwriter.cli.models import fetch_named_model
-    from srbwriter.server.lines import run_standard
-
-    fetch_named_model(settings)
-    with contextlib.closing(launch.loader(settings, notify=say)) as loader, _failures():
-        options = server_settings(settings)
-        loader.start()
-        return run_standard(loader, options)

@@ -133,7 +133,7 @@ PREFLIGHT = [
     (b"content-type", b"text/html"),
     (b"content-length", b"0"),
     (b"access-control-allow-credentials", b"true"),
-    (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE, OPTIONS"),
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"*, Authorization, Content-Type, X-Api-Key"),
 ]
 _EXPOSED = (b"access-control-expose-headers", b"X-Request-Id, X-Note, Retry-After")

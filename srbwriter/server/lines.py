@@ -1,8 +1,8 @@
 """The line protocol: the same engine for clients that speak text over a socket, without HTTP.
 
-A message is one line of UTF-8 that ends in LF: a word, and after a space its text. HELO, the server's state as
-KV, and a conversation in commands. ``KV awaiting_prompt=true`` follows every command: the only sign that the
-server is ready. Commands may be sent ahead and are answered in order; only STOP and PING act at once.
+A message is one line of UTF-8 that ends in LF: a word, and after a space its text. HELO, the server's state
+as KV, and a conversation in commands. ``KV awaiting_prompt=true`` follows every command: the only sign that
+the server is ready. Commands may be sent ahead and are answered in order; only STOP and PING act at once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import contextlib
 import json
 import logging
 import math
-import os
 import re
 import secrets
 import socket
-import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -44,8 +42,8 @@ from .auth import Client, Guard
 from .body import OF_DIALECTS, Body, branch_samplings, read_n, read_options, read_sampling, read_stop
 from .errors import ApiError, as_api_error
 from .registry import Record, new_id
-from .run import LARGE, Follower, Loader, Services
-from .settings import ServerSettings, read_text
+from .run import LARGE, Follower, Services
+from .settings import read_text
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +247,6 @@ class LineSession:
 
     Input is read while a turn is written, so that STOP and a disconnect take effect at once. Turns are read
     from the engine's buffers: a slow client delays no other, and gets everything new in its next line.
-    ``patient``: what was asked is answered though no more will come.
     """
 
     asked = 0  # commands
@@ -257,8 +254,8 @@ class LineSession:
     stopped = 0  # those up to it are to be stopped
     debug = False
 
-    def __init__(self, services: Services, pipe: Pipe, client: Client, start: Talk, patient: bool) -> None:
-        self.services, self.pipe, self.client, self.patient = services, pipe, client, patient
+    def __init__(self, services: Services, pipe: Pipe, client: Client, start: Talk) -> None:
+        self.services, self.pipe, self.client = services, pipe, client
         self.values: dict[str, Any] = {}  # over those that the server was started with
         self.start = start
         # Each turn with its answers; of those before the last only the picked one.
@@ -307,8 +304,7 @@ class LineSession:
                 elif line.strip():
                     self.asked += 1
                     await self.waiting.put(line)
-            if not self.patient:
-                self._stop()
+            self._stop()
         except Fatal:
             self._stop()
             raise
@@ -319,7 +315,7 @@ class LineSession:
         """Return the next line. Raises Fatal for a client that is silent while nothing is done for it."""
         while True:
             try:
-                async with asyncio.timeout(None if self.patient else self.services.settings.timeout):
+                async with asyncio.timeout(self.services.settings.timeout):
                     return await self.pipe.line()
             except TimeoutError:
                 if self.asked == self.answered:
@@ -524,7 +520,7 @@ class LineServer:
     A client has limited time to identify itself.
     """
 
-    def __init__(self, services: Services, sockets: Sequence[socket.socket] = (), most: int = 64) -> None:
+    def __init__(self, services: Services, sockets: Sequence[socket.socket], most: int) -> None:
         self._services, self._listening, self._most = services, sockets, most
         self._guard = Guard(services.settings)
         file = services.settings.preload
@@ -553,10 +549,10 @@ class LineServer:
             await asyncio.gather(*clients, return_exceptions=True)
 
     async def _open(self) -> list[asyncio.Server]:
-        await self.read_preload()
+        await self._read_preload()
         return [await asyncio.start_server(self._come, sock=one) for one in self._listening]
 
-    async def read_preload(self) -> None:
+    async def _read_preload(self) -> None:
         """Evaluate what conversations begin with, and pin it in the cache."""
         if self._preload is None:
             return
@@ -564,7 +560,7 @@ class LineServer:
         try:
             engine = await until_loaded(services)
             request = Request(prompt=(TokenRun(self._preload),), stop=ONLY_READ)
-            record = await services.submit([request], Client("preload", True), new_id(), bound=False)
+            record = await services.submit([request], Client("preload", True), new_id())
             await services.finish(record)
             ids = record.generation.prompt_ids
             if engine.capabilities.has("pins"):
@@ -575,44 +571,31 @@ class LineServer:
             log.error("%s", self._trouble)
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection over TCP."""
-        pipe = Pipe(reader, writer, self._services.settings.timeout)
-        task = cast("asyncio.Task[None]", asyncio.current_task())
-        if len(self._clients) >= self._most:
-            await pipe.close(message("FATAL", "too many connections"))
-            return
-        self._clients[task] = pipe
-        address = cast("tuple[str, int]", writer.get_extra_info("peername") or ("unknown", 0))
-        try:
-            await self.answer(pipe, address[0])
-        except asyncio.CancelledError:
-            pass  # the server ends
-        finally:
-            self._clients.pop(task, None)
-            await pipe.close()
-
-    async def answer(
-        self, pipe: Pipe, address: str, known: Client | None = None, *, patient: bool = False
-    ) -> None:
         """Let a client in, and hold its conversation to the end."""
-        last = b""
+        pipe, last = Pipe(reader, writer, self._services.settings.timeout), b""
+        if len(self._clients) >= self._most:
+            return await pipe.close(message("FATAL", "too many connections"))
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._clients[task] = pipe
+        address: str = (writer.get_extra_info("peername") or ("unknown", 0))[0]
         try:
-            client = known or self._guard.client(None, None, address) or await self._let_in(pipe, address)
+            client = self._guard.client(None, None, address) or await self._let_in(pipe, address)
             self._numbers += 1
             own = replace(client, peer=f"{client.peer} lines {self._numbers}")
             await pipe.write(f"HELO proto/1 srbwriter/{__version__}\n".encode())
             if self._trouble:
                 raise Fatal(self._trouble)
-            await LineSession(self._services, pipe, own, self._start, patient).serve()
+            await LineSession(self._services, pipe, own, self._start).serve()
         except (Fatal, ApiError) as error:
             last = message("FATAL", str(error))
-        except (Gone, OSError):
-            return
+        except (Gone, OSError, asyncio.CancelledError):
+            pass  # the client has left, or the server ends
         except Exception as error:
             log.error("unforeseen error in the line protocol", exc_info=error)
             last = message("FATAL", "an unforeseen error; the server's log has it")
-        with contextlib.suppress(Gone, OSError):
-            await pipe.write(last)
+        finally:
+            self._clients.pop(task, None)
+            await pipe.close(last)
 
     async def _let_in(self, pipe: Pipe, address: str) -> Client:
         """Read the first line of a client, which must identify itself. Raises Fatal and Gone."""
@@ -631,45 +614,3 @@ class LineServer:
             if client := self._guard.client(unescape(key), None, address):
                 return client
         raise Fatal("Invalid API Key")
-
-
-# ---- standard input and output
-
-
-def run_standard(loader: Loader, settings: ServerSettings) -> int:
-    """Speak the line protocol on standard input and output until either ends; return the exit code.
-
-    What was asked is answered after the input's end. Raises ServerError for a file that cannot be read.
-    """
-    services = Services(loader, settings)
-    lines = LineServer(services)
-
-    async def serve() -> None:
-        services.notifier.attach(asyncio.get_running_loop())
-        await lines.read_preload()
-        ours, theirs = socket.socketpair()  # files, pipes and terminals alike: threads read and write
-        writing = threading.Thread(target=_copy_out, args=(theirs,), daemon=True)
-        writing.start()
-        threading.Thread(target=_copy_in, args=(theirs,), daemon=True).start()
-        pipe = Pipe(*await asyncio.open_connection(sock=ours), settings.timeout)
-        await lines.answer(pipe, "standard", Client("standard", True, "standard"), patient=True)
-        await pipe.close()
-        await asyncio.to_thread(writing.join)
-
-    asyncio.run(serve())
-    return 0
-
-
-def _copy_in(pipe: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := os.read(0, 1 << 16):
-            pipe.sendall(data)
-        pipe.shutdown(socket.SHUT_WR)
-
-
-def _copy_out(pipe: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := pipe.recv(1 << 16):
-            while data:
-                data = data[os.write(1, data) :]
-    pipe.close()  # who writes finds that nobody reads

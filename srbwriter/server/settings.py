@@ -56,8 +56,6 @@ class ServerSettings:
     max_body: int = 16 * 2**20
     max_connections: int = 0  # 0: as many as the process may open files for
     max_requests: int = 256  # being answered at once; more get 503
-    keep_requests: int = 256  # finished requests that stay addressable
-    keep_seconds: float = 900.0
     shutdown_seconds: float = 5.0
 
     def __post_init__(self) -> None:
