@@ -83,14 +83,13 @@ class Engine:
         bos: the token that begins a text, if there is one; before every prompt if ``add_bos``.
         eos: the token that ends a text, if there is one; ``eog`` are all of these.
         fim: the fill-in-the-middle tokens (prefix, suffix, middle), if the model has them.
-        fim_files: the tokens before a collection of files, and before each of them, if the model has them.
     """
 
     def __init__(self, model: Model, context: Context, options: EngineOptions, window: int) -> None:
         self.model, self.options, self.adapters = model, options, options.lora
         self.n_ctx, self.max_branches = window, options.max_branches
         self.bos, self.add_bos, self.eos, self.eog = model.bos, model.add_bos, model.eos, model.eog
-        self.fim, self.fim_files = model.fim, model.fim_files
+        self.fim = model.fim
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
         self._numbers, self._seeds = itertools.count(1), itertools.count()
         self._device = where_it_runs(options, model.n_layer)
@@ -124,8 +123,7 @@ class Engine:
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options),
         )  # fmt: skip
-        self.embedder = embedder = Embedder(model, options, window, scheduler.queue.has_wanted_requests)
-        scheduler.queue.works_elsewhere = lambda: embedder.working
+        self.embedder = Embedder(model, options, window, scheduler.queue.has_wanted_requests)
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._closing = False

@@ -6,10 +6,10 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
-from .adapters import adapt_context
 from .cores import count_cores
 from .devices import device_words
 from .model import Model
+from .native.adapters import set_adapters
 from .native.context import Context, has_gpu
 from .native.devices import read_devices
 from .threads import Threads
@@ -73,7 +73,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         threads=threads, threads_batch=options.threads_batch or threads, options=options,
         path=str(model.path),
     )  # fmt: skip
-    adapt_context(context.pointer, model, options)
+    set_adapters(context.pointer, model.adapters)
     return context, min(window, context.cells)
 
 

@@ -257,7 +257,7 @@ class LlamaCpp(Dialect):
 
     name, server, path = "llamacpp", "llama-server", "/completion"
     event = _Piece
-    lacks = frozenset({"regex", "infill", "banned_phrases", "min_tokens", "siblings"})
+    lacks = frozenset({"regex", "banned_phrases", "min_tokens", "siblings"})
 
     async def probe(self) -> None:
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
@@ -309,7 +309,7 @@ class Srb(LlamaCpp):
         first, n = branches[0], len(branches)
         sampling, request = first.branch.sampling, first.request.asked
         body = super().encode(text, branches, most, least)
-        body |= {"n": n, "min_tokens": least, "infill": sampling.infill, "stop": [], "after_any": []}
+        body |= {"n": n, "min_tokens": least, "stop": [], "after_any": []}
         body |= {"banned_phrases": list(sampling.banned_phrases), "regex": sampling.regex}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
