@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ from .native.library import library
 from .native.samplers import NEGATIVE_INFINITY, Sampler
 from .parameters import DEFAULT_ORDER, sampler_order, validate
 from .seeds import derive_seed
-from .types import InvalidRequest, Sampling
+from .siblings import check_together
+from .types import InvalidRequest, Request, Sampling, Stop
 
 if TYPE_CHECKING:
     from .model import Model
@@ -128,10 +129,23 @@ class _Stage:
     prototype: Sampler = None
 
 
-def check_for(sampling: Sampling, model: Model) -> None:
-    """Raise InvalidRequest for values outside their ranges and for what the model cannot do."""
+def check_sampling(sampling: Sampling, model: Model) -> None:
+    """Raise InvalidRequest for settings that mean nothing, or that the model cannot sample by."""
+    if not isinstance(cast("object", sampling), Sampling):
+        raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
     validate(sampling)
     _logit_bias(sampling, model)
+    try:
+        hash(sampling)  # branches that sample alike are found by it
+    except TypeError:
+        raise InvalidRequest("sampling", "its sequences must be tuples") from None
+
+
+def check_rules(model: Model, request: Request, samplings: Sequence[Sampling], _: Sequence[Stop]) -> None:
+    """Raise InvalidRequest for settings that branches of a request cannot sample by, alone or together."""
+    for sampling in samplings:
+        check_sampling(sampling, model)
+        check_together(request.siblings, sampling)
 
 
 class SamplerTemplate:
@@ -144,7 +158,7 @@ class SamplerTemplate:
     def __init__(
         self, sampling: Sampling, model: Model, n_ctx: int = _WHOLE_CONTEXT, banned: Sequence[int] = ()
     ) -> None:
-        check_for(sampling, model)
+        check_sampling(sampling, model)
         forbidden = tuple((token, NEGATIVE_INFINITY) for token in banned)
         self.sampling = replace(_within(sampling, n_ctx), logit_bias=sampling.logit_bias + forbidden)
         self._model = model

@@ -572,17 +572,17 @@ class ModelInfo(Record, frozen=True):
 
     path: str
     name: str
-    description: str
-    architecture: str
-    n_params: int
-    size: int
-    n_vocab: int
-    n_ctx_train: int
-    n_ctx: int
-    n_embd: int
-    vocab: str  # fingerprint of the vocabulary
-    chat_template: str | None
-    metadata: Mapping[str, str]
+    description: str = ""
+    architecture: str = ""
+    n_params: int = 0
+    size: int = 0
+    n_vocab: int = 0
+    n_ctx_train: int = 0
+    n_ctx: int = 0
+    n_embd: int = 0
+    vocab: str = ""  # fingerprint of the vocabulary
+    chat_template: str | None = None
+    metadata: Mapping[str, str] = {}
     device: str = ""  # where it runs: the CPU, a GPU with how many of how many layers, or an address
 
 
