@@ -272,7 +272,7 @@ def this_machine(settings: Values) -> Machine:
 
 _SAME: tuple[Key[Any], ...] = (
     keys.THREADS, keys.THREADS_BATCH, keys.GPU_LAYERS, keys.MAIN_GPU, keys.TENSOR_SPLIT, keys.MLOCK,
-    keys.MMAP, keys.FLASH_ATTN, keys.CACHE_TYPE_K, keys.CACHE_TYPE_V, keys.CONTROL_VECTOR_LAYERS,
+    keys.MMAP, keys.FLASH_ATTN, keys.CACHE_TYPE_K, keys.CACHE_TYPE_V,
 )  # fmt: skip
 """Settings that have the name of their option."""
 
@@ -292,7 +292,6 @@ def engine_options(settings: Values) -> EngineOptions:
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
         lora=scaled_files(settings[keys.LORA]),
-        control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
         pooling=settings[keys.POOLING] or "",
     )
 
@@ -393,7 +392,7 @@ def remote_options(settings: Settings, notify: Callable[[str], None] | None = No
     """
     from srbwriter.engine.remote.options import RemoteOptions
 
-    refuse_elsewhere(settings, keys.LORA, keys.CONTROL_VECTORS)
+    refuse_elsewhere(settings, keys.LORA)
     key, file = settings[keys.CONNECT_KEY], settings[keys.CONNECT_KEY_FILE]
     if key is None and file is not None:
         try:
@@ -450,7 +449,7 @@ def loader(
 
 def check_models(settings: Settings) -> None:
     """Check the headers of the model and of the files loaded beside it. Raises ModelError."""
-    from srbwriter.engine.model_files import check_headers, check_readable
+    from srbwriter.engine.model_files import check_headers
     from srbwriter.models import look_at
 
     if elsewhere(settings):  # then adapters are refused, or are for other starts
@@ -458,11 +457,7 @@ def check_models(settings: Settings) -> None:
     if (error := missing_model(settings)) is not None:
         raise error
     path, options = model_path(settings), engine_options(settings)
-    adapters, vectors = (
-        [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
-    )
-    check_readable(adapters, vectors)
-    check_headers(path, adapters, vectors)
+    check_headers(path, [paths.expanded(name) for name, _ in options.lora])
     if problem := look_at(path).problem:  # of several files one may be missing
         raise ModelError(str(path), problem, "download or convert it again")
 
