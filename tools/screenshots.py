@@ -130,7 +130,7 @@ async def ended(pilot: Pilot[None], app: App) -> None:
 
 
 async def ahead(pilot: Pilot[None], app: App) -> None:
-    app.session.look_ahead.budget = Budget("all", 4096, "all")
+    app.session.look_ahead.budget = Budget("all", 4096)
     app.session.stop = replace(app.session.stop, max_tokens=60)
     await write(pilot, app, 60)
     await until(lambda: app.session.round is not None and app.session.round.over)

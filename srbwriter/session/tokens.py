@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,7 +39,6 @@ ALTERNATIVES = 20
 """Alternatives requested at a position."""
 AHEAD = 2
 """Positions on either side of the shown one whose alternatives are prefetched."""
-_PROGRESS_SECONDS = 1.0  # after which a running look-up is reported
 
 
 class Alternative(NamedTuple):
@@ -98,29 +96,9 @@ class Tokens(Instrument):
         """Whether new branches report log-probabilities; otherwise they are looked up when asked for."""
         self.version = 0
         """Goes up with everything that has become known."""
-        self._scoring: dict[tuple[int, ...], tuple[int, Generation, float]] = {}
+        self._scoring: dict[tuple[int, ...], tuple[int, Generation]] = {}
         self._refused: set[tuple[int, ...]] = set()
         self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
-
-    @property
-    def progress(self) -> str:
-        """What is looked up for longer than a second, as one line of text; empty if nothing is."""
-        running = [(first, lookup, at) for first, lookup, at in self._scoring.values() if not lookup.done]
-        current = self._session.round
-        writing = current is not None and any(branch.live for branch in current.branches)
-        since = min((at for _, _, at in running), default=math.inf)
-        if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # paused by branches
-            return ""
-        total = sum(len(lookup.prompt_ids) - first for first, lookup, _ in running)
-        done = sum(max(0, lookup.prompt_done - first) for first, lookup, _ in running)
-        return f"scoring words: {100 * done // total if total else 0} %"
-
-    def stop(self) -> None:
-        """Cancel all running look-ups of log-probabilities."""
-        for ids, (_, lookup, _) in list(self._scoring.items()):
-            lookup.cancel()
-            self._refused.add(ids)
-        self._scoring.clear()
 
     def shape(self, request: Request) -> Request:
         """Return ``request``, with log-probabilities if :attr:`gather` is set."""
@@ -312,14 +290,14 @@ class Tokens(Instrument):
     def _look_up(self, ids: tuple[int, ...], first: int) -> None:
         request = scoring_request(ids, first, Priority.BACKGROUND)
         try:
-            self._scoring[ids] = first, self._model().submit(request), time.monotonic()
+            self._scoring[ids] = first, self._model().submit(request)
         except EngineError as error:
             self._refused.add(ids)
             log.info("not looked up: %s", error)
 
     def collect(self) -> None:
         """Collect the results of look-ups since the last call; a change increases :attr:`version`."""
-        for ids, (first, lookup, _) in list(self._scoring.items()):
+        for ids, (first, lookup) in list(self._scoring.items()):
             if lookup.done:
                 del self._scoring[ids]
                 if lookup.error is None:
@@ -329,7 +307,7 @@ class Tokens(Instrument):
                     self._refused.add(ids)
 
     def model_changed(self) -> None:
-        for _, lookup, _ in self._scoring.values():
+        for _, lookup in self._scoring.values():
             lookup.cancel()
         self._scoring.clear()
         self._refused.clear()

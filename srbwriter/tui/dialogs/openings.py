@@ -106,7 +106,7 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
         made = files.begin(prompt.title, paths.library_dir())
         with Story.open(made) as story:
             _put(story, prompt)
-        notes = [f"A new story. {session.title} is as you left it.", *notes]
+        notes = [f"A new story. {session.story.title} is as you left it.", *notes]
         screen.app.open_story(made, notes, begins=writes)
         return
     _put(session.story, prompt)

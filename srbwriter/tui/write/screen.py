@@ -495,7 +495,7 @@ class WriteScreen(Screen[None]):
         self._show_marks()
         self._show_keys()
         self.notices.watch()
-        self.app.show_title(self.session.title, self.writing)
+        self.app.show_title(self.session.story.title, self.writing)
         self.keep_view()
 
     def _set_prefetch_focus(self) -> None:
