@@ -84,7 +84,7 @@ SYSTEM_PROMPT_FILE = Key[Path | None](
 )
 CHAT_TEMPLATE = Key[str | None](
     "server.chat_template", TEXT, None,
-    "chat template (Jinja, or a name such as llama3) instead of the model's own", ("--chat-template",),
+    "chat template (Jinja, or chatml) instead of the model's own", ("--chat-template",),
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",),

@@ -70,7 +70,7 @@ def test_serving_what_is_served_elsewhere(server: Scripted) -> None:
         assert card["id"] == "scripted" and card["max_model_len"] == 1 << 15
 
 
-@pytest.mark.parametrize("flag", ["--lora", "--control-vector"])
+@pytest.mark.parametrize("flag", ["--lora"])
 def test_what_belongs_to_a_model_here_is_refused(
     server: Scripted, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

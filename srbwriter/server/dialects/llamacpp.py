@@ -102,14 +102,7 @@ async def infill(call: Call) -> Response:
         engine.capabilities.require("gap_filling")
         request, answer = _read_common(body, call.services)
         prefix, suffix = body.need_text("input_prefix"), body.need_text("input_suffix")
-        files: list[tuple[str, str]] = []
-        extra = body.raw("input_extra")
-        for item in cast("list[Any]", extra if isinstance(extra, list) else [] if extra is None else [None]):
-            entry = Body(cast("dict[str, Any]", item) if isinstance(item, dict) else {})
-            if not isinstance(entry.raw("text"), str):
-                raise bad("input_extra", "expected objects with text and perhaps filename")
-            files.append((entry.text("filename"), entry.text("text")))
-        ids = fill(engine, prefix + body.text("prompt"), suffix, files)
+        ids = fill(engine, prefix + body.text("prompt"), suffix)
         return [with_prompt(request, ids, add_bos=True)], answer
 
     return await call.reply(*await call.work(read))
@@ -378,7 +371,7 @@ DIALECT = Dialect(
             "timings_per_token:boolean penalty_prompt:prompt post_sampling_probs:boolean "
             "system_prompt:any +"),
         Row("POST /infill", infill, "text for the gap between two texts",
-            f"input_prefix! input_suffix! prompt:string input_extra:array {_STREAM} +"),
+            f"input_prefix! input_suffix! prompt:string {_STREAM} +"),
         Row("POST /tokenize /v1/tokenize", tokenize, "text as token ids",
             "content add_special:boolean parse_special:boolean with_pieces:boolean"),
         Row("POST /detokenize /v1/detokenize", detokenize, "token ids as text", "tokens!:ids"),
