@@ -156,7 +156,7 @@ class Peer:
             stop=read_stop(body, settings.line_stop),
             add_bos=body.flag("add_bos", True),
             parse_special=body.flag("parse_special"),
-            **read_options(body, services),
+            **read_options(body),
         )
 
     def change(self, name: str, text: str) -> Parameter:
@@ -486,7 +486,7 @@ class Plain(Peer):
         first, and the texts that end a turn. Raises PlainError for unknown and forbidden ones.
         """
         prompt, interactive, first = "", False, False
-        values: list[tuple[str, str]] = [("overflow", "shift"), ("include_stop", "true")]
+        values: list[tuple[str, str]] = [("overflow", "truncate"), ("include_stop", "true")]
         lists: dict[str, list[str]] = {}  # of flags that may be repeated
         rest = iter(arguments)
         for argument in rest:

@@ -43,7 +43,6 @@ class ServerSettings:
     slot_save_path: Path | None = None
     system_prompt_file: Path | None = None
     chat_template: str | None = None
-    context_shift: bool = False
     static_path: Path | None = None
     page: bool = True
     ssl_key_file: Path | None = None

@@ -54,7 +54,7 @@ def test_flags_of_sampling_reach_the_engine(client: LineClient, engine: FakeEngi
     (sampling,) = request.sampling
     assert (sampling.top_k, sampling.repeat_penalty, sampling.temperature, sampling.seed) == (5, 1.5, 0.5, 9)
     assert request.stop == Stop(max_tokens=3, include_string=True, ignore_eog=True)
-    assert request.overflow == "shift"
+    assert request.overflow == "truncate"
 
 
 def test_a_conversation(client: LineClient, engine: FakeEngine) -> None:

@@ -24,7 +24,7 @@ from ..checks import Checks
 from ..ending import close_at_exit
 from ..generation import Command, Generation
 from ..parameters import notation, read_schema, validate
-from ..prompt import token_ids
+from ..prompt import read_prompt
 from ..seeds import derive_seed
 from ..types import (
     BranchState,
@@ -165,7 +165,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         """
         self._check_open()
         self._checks.check_request(request)
-        ids = token_ids(self, "prompt", request.prompt, request.parse_special)
+        ids = read_prompt(self, request.prompt, request.parse_special)[0]
         fitted = tuple(fit(ids, request, self.n_ctx))
         generation = Generation(next(self._numbers), request, self._post)
         generation.prompt_ids, generation.truncated = fitted, len(fitted) != len(ids)

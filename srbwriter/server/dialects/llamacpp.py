@@ -485,7 +485,7 @@ DIALECT = Dialect(
             query="include_slots:boolean fail_on_no_slot:boolean"),
         Row("POST /completion /completions", completion, "branches of one or several prompts",
             f"prompt! {_STREAM} n_probs:integer return_tokens:boolean id_slot:integer "
-            "timings_per_token:boolean penalty_prompt:prompt post_sampling_probs:boolean "
+            "timings_per_token:boolean post_sampling_probs:boolean "
             "response_fields:texts system_prompt:any +"),
         Row("POST /infill", infill, "text for the gap between two texts",
             f"input_prefix! input_suffix! prompt:string {_STREAM} +"),

@@ -93,7 +93,7 @@ def read_request(body: Body, services: Services, parent: Branch | None = None) -
         stop=stop,
         priority=Priority[priority.upper()],
         logprobs=body.size("logprobs", 0) if body.has("logprobs") else None,
-        **read_options(common, services),
+        **read_options(common),
     )
     return services.put_system_before(request) if isinstance(prompt, str) else request
 
@@ -286,7 +286,7 @@ async def next_tokens(call: Call) -> Response:
         whole = None if parent is None else _parent_runs(body, parent, engine)
         prompts = [whole] if whole is not None else read_prompts(body.raw("prompt"), engine)
         first = max(body.integer("from", 1), 1) if body.has("from") else None
-        k, options = body.size("k", USUAL, like="logprobs"), read_options(body, call.services, shift=False)
+        k, options = body.size("k", USUAL, like="logprobs"), read_options(body)
         requests = [
             Request(
                 prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids,
@@ -395,9 +395,6 @@ async def create(call: Call) -> Response:
     """Start a request that outlives its connection; clients read and steer it by its id."""
     parent = call.parent()
     request = await call.work(lambda: read_request(call.body, call.services, parent))
-    rules = request.stop if isinstance(request.stop, tuple) else (request.stop,)
-    if request.overflow == "shift" and any(r.max_tokens is None and r.max_seconds is None for r in rules):
-        raise bad("max_tokens", "needed here, or max_seconds: nobody's connection would ever end this text")
     record = await call.submit([request], new_id())
     value, note = request_object(call, record), misspelt(call.body, _OWN)
     headers = {"Location": f"/srb/v1/requests/{record.id}"}
