@@ -7,7 +7,6 @@ story, no screen and no server.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,7 +28,7 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
-    from srbwriter.models import Header, Machine, Need, Pace, Run, Wanted
+    from srbwriter.models import Header, Machine, Need, Run, Wanted
     from srbwriter.models.fit import Gpu, Placement
     from srbwriter.models.pull import Progress
 
@@ -262,36 +261,13 @@ def _gpus(devices: Sequence[Device]) -> list[Gpu]:
     return [Gpu(device.product, device.free, device.shared) for device in gpus(devices)]
 
 
-def measure_machine(settings: Values) -> Machine:
-    """Return what models have to get along with on this machine. Takes about a second the first time.
-
-    How fast it computes is measured with the bundled model. Raises ModelError.
-    """
+def this_machine(settings: Values) -> Machine:
+    """Return what models have to get along with on this machine."""
     from srbwriter.engine.native.devices import read_devices
     from srbwriter.models import Machine, memory, memory_budget
 
     devices = [] if settings[keys.GPU_LAYERS] == 0 else read_devices()
-    pace = measure_pace(min(settings[keys.N], settings[keys.MAX_N]), settings[keys.THREADS] or count_cores())
-    return Machine(memory(), memory_budget(), tuple(_gpus(devices)), pace)
-
-
-_CORES = 0.8
-"""Share of what cores compute one by one that they compute together: they wait for each other, and their
-clock is slower then."""
-
-
-@functools.cache
-def measure_pace(branches: int, cores: int) -> Pace:
-    """Return how fast so many cores compute. Raises ModelError."""
-    from srbwriter.demo import bundled_model
-    from srbwriter.engine.pace import measure_bandwidth, measure_steps
-    from srbwriter.models import Pace
-
-    file = bundled_model()  # of which a step reads all
-    computed = file.stat().st_size * cores * (_CORES if cores > 1 else 1)
-    least = 1 / measure_bandwidth(cores)  # a small model may be in the cache
-    alone, together = (max(step / computed, least) for step in measure_steps(file, (1, branches)))
-    return Pace(branches, alone, together)
+    return Machine(memory(), memory_budget(), tuple(_gpus(devices)), settings[keys.THREADS] or count_cores())
 
 
 _SAME: tuple[Key[Any], ...] = (

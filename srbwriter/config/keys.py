@@ -298,6 +298,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("server.context_shift", "a text ends where the context is full", ("--context-shift",), 0),
     Retired("server.models_max", _ONE_MODEL, ("--models-max",)),
     Retired("server.more_models", _ONE_MODEL),
+    Retired("server.slot_save_path", "slots are not saved", ("--slot-save-path",)),
 )
 # fmt: on
 """Settings and flags of earlier versions. Names in [keys] need no entry: see ``settings``."""

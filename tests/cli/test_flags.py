@@ -83,7 +83,6 @@ OF_A_SERVER = (
     ("--slots", "server.slots", True),
     ("--no-slots", "server.slots", False),
     ("--slots-endpoint-disable", "server.slots", False),
-    ("--slot-save-path d", "server.slot_save_path", Path("d")),
     ("--system-prompt-file f", "server.system_prompt_file", Path("f")),
     ("-spf f", "server.system_prompt_file", Path("f")),
     ("--chat-template chatml", "server.chat_template", "chatml"),

@@ -183,7 +183,6 @@ WRONG = (
     ("--api-key=", "a key is empty"),
     ("--chat-template nobodys", "no template is called 'nobodys'; there is chatml"),
     ("--chat-template {{", "the chat template cannot be used"),
-    ("--slot-save-path /none", "there is no such folder to save slots in"),
     ("--path /none", "there is no such folder to serve"),
     ("--system-prompt-file /none", "the system prompt cannot be read"),
     ("--ssl-key-file /none", "HTTPS needs both"),

@@ -20,9 +20,7 @@ DIALECTS: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "Once", "model": "m", "max_tokens": 4},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 4},
     "/srb/v1/completions": {"prompt": "Once", "n": 2, "max_tokens": 4},
-    "/srb/v1/requests": {"prompt": "Once", "n": 2, "max_tokens": 4},
     "/api/v1/generate": {"prompt": "Once", "max_length": 4},
-    "/generate": {"message": "Once", "stream": False, "max_new_tokens": 4},
 }
 OTHERWISE: dict[str, Any] = {
     "tfs_z": 0.9, "guidance_scale": 1.5, "no_repeat_ngram_size": 3, "structural_tag": {"type": "x"},
@@ -104,6 +102,3 @@ def test_a_field_that_is_missing_is_named_in_every_dialect(real: httpx.Client) -
             assert answer.status_code == 400, (path, answer.text)
             assert f"`{required}` is missing" in answer.text, path
     real.get("/health").raise_for_status()
-    id = real.post("/srb/v1/requests", json={"prompt": "Once", "n": 1, "max_tokens": 1}).json()["id"]
-    answer = real.post(f"/srb/v1/requests/{id}/branches/0/append", json={})
-    assert answer.json() == {"error": "`text` is missing"}
