@@ -19,17 +19,16 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..prose import Scanner, last_sentence_start
 from .generation import Branch, Buffer
 from .retreat import Retreat
 from .rules import (
     LOOP_REACH,
-    SCANNERS,
+    Ending,
+    StopRules,
     compile_phrases,
     count_characters,
     find_loop,
     letters_of,
-    stop_pattern,
 )
 from .text import Pieces
 from .tree import Demand
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 1 << 60  # tokens
 _TO_RUN = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
-_CONTEXT = 64  # characters of earlier text by which the end of a sentence is judged
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
 
@@ -71,13 +69,6 @@ class ChainState(IntEnum):
     CURRENT = 0
     STALE = 1  # the text was changed: the chain needs the new history
     OUTDATED = 2  # the settings were changed: the chain is replaced
-
-
-class Ending(NamedTuple):
-    """The branch ends; text and tokens are cut already."""
-
-    reason: FinishReason
-    stop_text: str | None = None
 
 
 class Back(NamedTuple):
@@ -134,8 +125,6 @@ class ActiveBranch(Demand):
         self._broken = False  # whether a character is still to be completed
         self._bans, self._loop_times, self._reach = compile_phrases(()), 0, 1
         self._before = ""  # the end of the prompt, as far as a phrase or a loop may begin in it
-        self._boundary: str | None = None
-        self._scanner: Scanner | None = None
         self.decoded = self.shown = self.floor = 0
         self._recent, self._seen = "", 0  # the text as the rules see it: its end, and where that is
         self._letters = ""  # of that, by which loops are found
@@ -211,16 +200,6 @@ class ActiveBranch(Demand):
     def tokens_within(self, chars: int) -> int:
         """Return how many tokens lie wholly within the first ``chars`` characters."""
         return bisect_right(self.buffer.ends, chars)
-
-    def chars_before(self, tokens: int | None, chars: int | None, sentences: int | None) -> int:
-        """Return how many characters stay without the last tokens, characters or sentences."""
-        text, ends = self.branch.text, self.buffer.ends
-        if tokens is not None:
-            keep = max(len(ends) - max(tokens, 0), 0)
-            return min(ends[keep - 1], len(text)) if keep else 0
-        if chars is not None:
-            return max(len(text) - max(chars, 0), 0)
-        return last_sentence_start(text, sentences or 0)
 
     def unscored(self, ids: Sequence[int]) -> list[TokenLogprob]:
         """Return placeholder logprobs for ``ids`` that the model did not write, if logprobs are reported."""
@@ -312,34 +291,20 @@ class ActiveBranch(Demand):
             self._letters = ""
 
         # Stop rules: of several that match, the one that keeps least. Nothing is shown that may be cut off.
-        hold, endings = self._seen, list[tuple[int, Ending]]()
+        hold = self._seen
         taken_back = self.tokens_within(loose)
         if taken_back < len(buffer.ids):
             hold = buffer.ends[taken_back - 1] if taken_back else 0
-        if self._stops is not None:
-            match = self._stops.search(recent, self.shown - at, partial=True)
-            if match is not None and not match.partial:
-                keep = match.end() if self._include_stop else match.start()
-                endings.append((at + keep, Ending(FinishReason.STOP, match[0])))
-            elif hold < self._seen:  # what is before may become a stop text in another way
-                match = self._stops.search(recent[: max(hold - at, 0)], self.shown - at, partial=True)
-            if match is not None and match.partial:
-                hold = min(hold, at + match.start())
-        if self._scanner is not None and self._boundary is not None:
-            unit_ends = self._scanner.feed(new)
-            if unit_ends and self.written >= self.min_tokens:
-                endings.append((unit_ends[0], Ending(FinishReason(self._boundary))))
-            hold = min(hold, self._seen - self._scanner.held)
-        if self._kept_stops and self.written >= self._kept_stops_from:
-            wanted = next((stop for stop in self._kept_stops if stop in new), None)
-            if wanted is not None:
-                endings.append((self._seen, Ending(FinishReason.STOP, wanted)))
-        if endings:
-            keep, ending = min(endings, key=lambda found: found[0])
-            kept = self.tokens_within(keep)
+        shown, may_end = self.shown, self.written >= self.min_tokens
+        keep, ending = self._rules.judge(
+            recent[shown - at :], new, shown, may_end, self.written, hold - shown
+        )  # fmt: skip
+        hold = shown + keep
+        if ending is not None:
+            kept = self.tokens_within(hold)
             drawn = buffer.drawn
-            self._show(keep, kept)
-            self.back_to(kept, keep)
+            self._show(hold, kept)
+            self.back_to(kept, hold)
             self.buffer.drawn += [last for last in drawn if last.position == self.written]
             return ending
 
@@ -468,17 +433,9 @@ class ActiveBranch(Demand):
         self.shown, self._seen = len(text), len(text) + len(held)
         self._recent = (self._before + text + held)[-(self._reach + len(held)) :]
         self._letters = letters_of(self._recent) if self._loop_times else ""
-        self._scanner = None
-        if self._boundary is not None:
-            whole, begun = text + held, self.request.pending_text if self.branch.overlap else ""
-            before = (begun + whole[: self.floor])[-_CONTEXT:]
-            self._scanner = SCANNERS[self._boundary](self.floor - len(before))
-            self._scanner.feed(before)
-            self._scanner.mark()
-            self._scanner.feed(whole[self.floor :])
-        self._ruled = bool(
-            self._stops or self._boundary or self._kept_stops or self._bans or self._loop_times
-        )
+        begun = self.request.pending_text if self.branch.overlap else ""
+        self._rules = StopRules(self.branch.stop_rule, text + held, self.floor, begun)
+        self._ruled = bool(self._rules.watch or self._bans or self._loop_times)
         self._plain = not self._ruled and self._seen == self.shown <= self.decoded
 
     def spell_prompt_again(self) -> None:
@@ -513,10 +470,6 @@ class ActiveBranch(Demand):
         self.min_tokens, self.ignore_eog = stop.min_tokens, stop.ignore_eog
         self.stop_ids = frozenset(stop.token_ids)
         self.deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
-        self._stops, self._include_stop = stop_pattern(stop.strings), stop.include_string
-        self._boundary = stop.boundary
-        self._kept_stops = tuple(filter(None, stop.after_any))
-        self._kept_stops_from = max(stop.after_min_tokens + 1, stop.min_tokens)
         self._look_again(self._held)
 
     def watch(self, prompt_end: Callable[[int], str]) -> None:

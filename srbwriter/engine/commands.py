@@ -148,7 +148,7 @@ class Commands:
     ) -> None:  # fmt: skip
         self.loop.detach(active)
         branch = active.branch
-        kept = active.chars_before(tokens, chars, sentences)
+        kept = active.branch.chars_before(tokens, chars, sentences)
         if kept > 0:
             active.back_to(active.tokens_within(kept), kept, tell=True)
             active.restart_text()
