@@ -290,6 +290,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),
     *(Retired(f"instruments.explore_{name}", "likely continuations are not searched")
       for name in ("cutoff", "multiplier", "depth", "beams", "ends")),
+    Retired("server.context_shift", "a text ends where the context is full", ("--context-shift",), 0),
     Retired("server.models_max", _ONE_MODEL, ("--models-max",)),
     Retired("server.more_models", _ONE_MODEL),
     Retired("instruments.look_ahead_battery", "look_ahead is the same on battery power"),
