@@ -27,7 +27,6 @@ from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
-from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.session.wishes import ask_wish  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
@@ -156,13 +155,6 @@ async def ahead(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
-async def not_shown(pilot: Pilot[None], app: App) -> None:
-    await write(pilot, app, 40)
-    app.write_screen.run("unexplored")
-    await until(lambda: app.screen is not app.write_screen)
-    await pilot.pause()
-
-
 async def wishes(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 40)
     ask_wish(app.session, "more rain")
@@ -185,18 +177,6 @@ async def rewriting(pilot: Pilot[None], app: App) -> None:
     await asyncio.sleep(0.3)
 
 
-async def steering(pilot: Pilot[None], app: App) -> None:
-    await write(pilot, app)
-    steered = Steering.of(app.session)
-    steered.put_note(1, "Ilse is not afraid.")
-    steered.end(3)
-    app.write_screen.grid.go(3)
-    app.write_screen.run("steer")
-    await pilot.pause()
-    app.write_screen.flush_slowly()
-    app.write_screen.pump.flush()
-
-
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -206,11 +186,9 @@ SHOTS = (
     Shot("tree", tree, theme="midnight-ink"),
     Shot("settings", settings),
     Shot("ahead", ahead),
-    Shot("not-shown", not_shown),
     Shot("loops", loops, (120, 36), text=REFRAIN),
     Shot("wishes", wishes),
     Shot("rewriting", rewriting, (120, 36)),
-    Shot("steering", steering),
     Shot("reading", reading, (100, 30), "linen"),
     Shot("tokens", tokens),
     Shot("tokens-coloured", coloured, (160, 48), layout="right"),

@@ -9,13 +9,15 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 from textual import events
+from textual.actions import ActionParseResult
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
 
@@ -155,6 +157,17 @@ class App(FailingApp):
     def get_key_display(self, binding: Binding) -> str:
         """Name a key as everywhere else; the command key of a Mac does not arrive in a terminal."""
         return "" if binding.key.startswith("super+") else commands.key_name(binding.key)
+
+    async def run_action(
+        self, action: str | ActionParseResult, default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:  # fmt: skip
+        """Run an action of any screen; say what it refuses."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except Exception as error:
+            self.write_screen.tell(error)
+            return True
 
     def action_run_on_desk(self, command: str) -> None:
         self.run_on_desk(command)

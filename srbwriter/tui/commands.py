@@ -7,12 +7,9 @@ line, dialog feet, help and the documentation of keys are loops over both.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
-from types import FunctionType
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.keys import format_key, key_to_character
@@ -83,9 +80,6 @@ def groups() -> list[str]:
 # ---- commands of other screens
 
 
-_DECLARED: dict[Handler, list[Binding]] = {}
-
-
 def action(
     keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True,
 ) -> Callable[[H], H]:  # fmt: skip
@@ -104,66 +98,35 @@ def action(
         action = f"{method.__name__.removeprefix('action_')}({', '.join(map(repr, arguments))})"
         help = " ".join((method.__doc__ or "").split())
         binding = Binding(keys, action, words, show=foot, priority=priority, tooltip=help)
-        if method in _DECLARED:
-            _DECLARED[method].insert(0, binding)  # decorators run from the bottom up
-            return method
-
-        @wraps(method)
-        def guarded(screen: Any, *given: object) -> None:
-            screen.app.write_screen.guarded(lambda: method(screen, *given))
-
-        _DECLARED[guarded] = [binding]
-        return cast(H, guarded)
+        vars(method).setdefault("declared", []).insert(0, binding)  # decorators run from the bottom up
+        return method
 
     return declare
 
 
 class Keyed:
-    """A screen or widget with keys declared by :func:`action`; ``KEYS`` is their heading in help.
+    """A screen or widget with keys declared by :func:`action`.
 
     It must come before Textual's class among the bases, because Textual reads the bindings when the class is
     created.
     """
 
-    KEYS: ClassVar[str] = ""
     BINDINGS: ClassVar[list[BindingType]]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        methods = [method for method in vars(cls).values() if isinstance(method, FunctionType)]
-        declared = [binding for method in methods for binding in _DECLARED.get(method, ())]
+        declared = [b for method in vars(cls).values() for b in getattr(method, "declared", ())]
         if declared:
-            own = vars(cls).get("BINDINGS", ())
-            cls.BINDINGS = [*declared, *own]  # pyright: ignore[reportConstantRedefinition]
+            cls.BINDINGS = [*declared, *vars(cls).get("BINDINGS", ())]  # pyright: ignore[reportConstantRedefinition]
         super().__init_subclass__(**options)
 
 
-def screen_bindings(screen: type[Any]) -> list[Binding]:
-    """Return the bindings that a class declares and inherits, its own first."""
-    return [
-        binding for base in screen.__mro__ if issubclass(base, Keyed) for binding in _declared_bindings(base)
-    ]
-
-
-def _declared_bindings(screen: type[Keyed]) -> list[Binding]:
-    found = cast("Sequence[BindingType]", vars(screen).get("BINDINGS", ()))
-    return [binding for binding in found if isinstance(binding, Binding) and binding.id is None]
-
-
-def screens(above: type[Keyed] = Keyed) -> Iterator[type[Keyed]]:
-    """Yield every subclass of :class:`Keyed` whose module has been imported."""
-    for below in above.__subclasses__():
-        yield below
-        yield from screens(below)
-
-
-def screen_commands() -> dict[str, list[Binding]]:
-    """Return the commands of all other screens by heading, each once."""
-    found: dict[str, dict[str, Binding]] = defaultdict(dict)
-    for screen in screens():
-        for binding in _declared_bindings(screen):
-            heading = binding.group.description if binding.group is not None else screen.KEYS
-            found[heading].setdefault(binding.action, binding)
-    return {heading: list(bindings.values()) for heading, bindings in sorted(found.items())}
+def keys_line_of(screen: type[Keyed]) -> str:
+    """Return the keys that a screen or widget declares or inherits for its foot, its own first."""
+    classes = [base for base in screen.__mro__ if issubclass(base, Keyed)]
+    bindings = [b for base in classes for b in vars(base).get("BINDINGS", ()) if isinstance(b, Binding)]
+    return " · ".join(
+        f"{key_name(b.key.partition(',')[0])} {b.description}" for b in bindings if b.show and b.id is None
+    )
 
 
 # ---- keys

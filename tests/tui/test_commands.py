@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from textual.keys import _character_to_key
 
 from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS, key_name
-from srbwriter.tui.prose import Prose
 
 
 def test_every_command_has_words() -> None:
@@ -33,17 +30,6 @@ def test_a_key_of_one_character_is_shown_as_that_character() -> None:
     }
     signs = {"^n": "ctrl+n", "F5": "f5", "pgup": "pageup", "é": "latin_small_letter_e_with_acute"}
     assert all(key_name(key) == sign for sign, key in signs.items())
-
-
-def test_no_key_of_a_screen_means_two_things() -> None:
-    for screen in commands.screens():
-        if issubclass(screen, Prose):
-            continue  # one that is only read inherits no keys
-        bindings = commands.screen_bindings(screen)
-        keys = Counter(key for binding in bindings for key in binding.key.split(","))
-        assert not [key for key, count in keys.items() if count > 1], screen
-        assert not bindings or screen.KEYS, screen
-        assert not [b.action for b in bindings if b.tooltip and not b.tooltip.endswith(".")]
 
 
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:

@@ -19,7 +19,6 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 def test_the_page_of_keys_is_the_table() -> None:
     text = pages.renewed((DOCS / "keys.md").read_text("utf-8"))
     assert pages.keys_to_know() in text and pages.keys() in text
-    assert pages.keys_of_screens() in text
 
 
 def test_every_shipped_theme_is_named() -> None:
@@ -78,10 +77,10 @@ TITLES = {
     "better-model.md": ["model"],
     "files.md": ["restore", "snapshot"],
     "instruments.md": [
-        "unexplored", "bans", "colour_tokens", "order",
+        "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
-        "restore", "openings", "replace", "unexplored", "model", "import", "export",
+        "restore", "openings", "replace", "model", "import", "export",
     ],
     "themes.md": ["theme"],
     "trouble.md": ["model", "restore"],

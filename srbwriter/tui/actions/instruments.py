@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from srbwriter.config import keys
 from srbwriter.session.ahead import MODES, LookAhead, budget_of
 from srbwriter.session.bans import as_sheet, ban_phrases, sheet_lines
-from srbwriter.session.openings import Word, find_words, open_word, probability_words
 from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
 from srbwriter.session.rewriting import Passage, passage_at, place_at
 from srbwriter.session.steering import Steering
-from srbwriter.session.tokens import shown
 from srbwriter.session.wishes import ask_wish
 from srbwriter.story.model import counted
 from srbwriter.tui import options
@@ -217,41 +215,6 @@ def order(screen: WriteScreen) -> None:
 
     choices = [Choice(name, name, about) for name, about in ORDERS.items()]
     screen.ask(Picker("Order of the branches", choices, at=screen.grid.sorting), chosen)
-
-
-@command(INSTRUMENTS, "Words that no branch begins with", writes=True)
-def unexplored(screen: WriteScreen) -> None:
-    """List likely first words that no branch begins with; enter starts a branch with one."""
-    session = screen.session
-    if why := session.capabilities.reason_for("next_logprobs"):
-        screen.notify(why, severity="warning")
-        return
-    if session.round is None:
-        screen.notify("There are no branches yet. Write some first.")
-        return
-
-    def text(word: Word) -> str:
-        return shown(word.raw, "the end").strip() or "␣"
-
-    def chosen(word: Word) -> None:
-        open_word(session, word)
-        screen.notify(f'A branch starts with "{text(word)}" (marked "chosen by you").')
-
-    def listed() -> None:
-        found = finding.result()
-        choices = [
-            Choice(
-                word, f"{text(word):<14} {probability_words(word.probability):>6}",
-                "branch " + ", ".join(str(index + 1) for index in word.branches) if word.branches else "",
-            )
-            for word in found.words
-        ]  # fmt: skip
-        title = f"These branches cover {probability_words(found.covered)} of likely beginnings"
-        foot = "enter starts a branch with this word · esc goes back"
-        screen.ask(Picker(title, choices, foot=foot), chosen)
-
-    finding = find_words(session)
-    when_done(screen, finding, listed)
 
 
 _LOOKS = 0.05  # seconds between two looks at what the model says

@@ -99,7 +99,7 @@ class Form(Dialog[str]):
         self.close(words)
 
 
-class Ask(Form, Bar[str]):
+class Ask(Bar[str], Form):
     """Ask for one line. The arrows up and down show ``earlier`` answers, the last one at the end."""
 
     def __init__(
@@ -141,7 +141,6 @@ class Sheet(Form):
         keeps: what keeping the text does, shown after the key.
     """
 
-    KEYS = "On a sheet"
     BADGE = "SHEET"
     DEFAULT_CSS = """
     Sheet > .box { height: 70%; }

@@ -42,7 +42,6 @@ class Picker(Dialog[Any]):
         typed: if there is one, nothing is narrowed: what is typed closes the list, and goes there.
     """
 
-    KEYS = "Lists"
     BADGE = "LIST"
     CSS_PATH = "picker.tcss"
 

@@ -36,8 +36,6 @@ def wish_form(session: Session, question: str, take: Callable[[str], bool]) -> A
 class RewriteView(Page[None]):
     """Shows variants for ``passage``, or a place, as they are written. A digit puts one there."""
 
-    KEYS = "In the middle of the story"
-
     DEFAULT_CSS = """
     RewriteView { background: $background; }
     RewriteView VerticalScroll { height: 1fr; padding: 0 2; }

@@ -123,7 +123,6 @@ def program_rows(screen: WriteScreen) -> Iterable[Row]:
 class SettingsDialog(Dialog[None]):
     """All settings. ``at`` is the name of the one to begin at."""
 
-    KEYS = "In the settings"
     BADGE = "SETTINGS"
     OPENED_BY = "settings"
     HEADING = "Settings"

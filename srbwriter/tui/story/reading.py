@@ -42,7 +42,6 @@ class ReadOnlyProse(Prose, inherit_bindings=False):
     """A text that is only read: keys scroll."""
 
     CURSOR = False
-    KEYS = "Reading"
 
     def __init__(self, text: str) -> None:
         super().__init__(text, read_only=True)
@@ -69,7 +68,6 @@ class ReadOnlyProse(Prose, inherit_bindings=False):
 class Reading(Page[None]):
     """Shows ``text`` as a page; ``width`` is the longest line, in cells."""
 
-    KEYS = "Reading"
     OPENED_BY = "read"
     BINDINGS = [QUIT]
 
@@ -113,7 +111,6 @@ _NAMES = {
 class ContextView(Dialog[None]):
     """Shows the parts of the context with their sizes and text. The request to the model is edited here."""
 
-    KEYS = "What the model sees"
     OPENED_BY = "context"
     HEADING = "What the model sees"
     FOOT = "{keys} · grey between ⟨ ⟩: no room"

@@ -300,11 +300,8 @@ class WriteScreen(Screen[None]):
             act()
             self.flush()
             done = True
-        except (EngineError, StoryError, ValueError, OSError) as error:
-            log.warning("refused: %s", error)
-            self.notify(str(error), severity="error")
         except Exception as error:
-            self.admit(error)
+            self.tell(error)
         if status.round_identity(self.session) not in (before, None):
             self.leave_panes()
         self.pump.wake()
@@ -312,6 +309,14 @@ class WriteScreen(Screen[None]):
         self._show_saved()
         self._show_keys()
         return done
+
+    def tell(self, error: Exception) -> None:
+        """Say what was refused, or that the program has a defect."""
+        if isinstance(error, EngineError | StoryError | ValueError | OSError):
+            log.warning("refused: %s", error)
+            self.notify(str(error), severity="error")
+        else:
+            self.admit(error)
 
     def ask(self, dialog: Screen[Answer], then: Callable[[Answer], object]) -> None:
         def answered(answer: Answer | None) -> None:
