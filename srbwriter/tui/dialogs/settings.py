@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual import on
-from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from srbwriter import launch
 from srbwriter.config import Key
@@ -26,10 +21,8 @@ from srbwriter.engine.parameters import Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Ask, LineInput
-from srbwriter.tui.dialogs.base import Dialog
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.widgets.lines import matches
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
@@ -54,11 +47,6 @@ class Row:
     step: Callable[[int], object] | None = None
     why_not: str = ""
     note: str = ""
-
-    @property
-    def label(self) -> Content:
-        look = "$text-disabled" if self.why_not else "" if self.usual else "bold"
-        return Content.styled(f"{'  ' if self.usual else '* '}{self.title:<29}{self.value}{self.note}", look)
 
 
 def parameter_rows(screen: WriteScreen) -> Iterable[Row]:
@@ -120,88 +108,40 @@ def program_rows(screen: WriteScreen) -> Iterable[Row]:
                 )  # fmt: skip
 
 
-class SettingsDialog(Dialog[None]):
+class SettingsDialog(Picker):
     """All settings. ``at`` is the name of the one to begin at."""
 
     BADGE = "SETTINGS"
     OPENED_BY = "settings"
-    HEADING = "Settings"
-    FOOT = "{keys} · type to narrow · * not the usual value"
-    DEFAULT_CSS = """
-    SettingsDialog { align: right middle; background: $background 40%; }
-    SettingsDialog > .box {
-        width: 84; max-width: 100%; height: 100%; max-height: 100%; padding: 1;
-        border: none; border-left: solid $primary;
-    }
-    SettingsDialog LineInput { background: $panel; padding: 0 1; }
-    SettingsDialog OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
-    SettingsDialog > .box > .about { height: 3; }
-    """
 
     def __init__(self, screen: WriteScreen, at: str = "temperature") -> None:
-        super().__init__()
-        self._below, self._at = screen, at
-        self._rows: list[Row | None] = []  # None is a heading
+        self._below = screen
+        foot = "{keys} · type to narrow · * not the usual value"
+        super().__init__("Settings", self._all(), at=at, foot=foot)
 
-    def content(self) -> ComposeResult:
-        yield LineInput(placeholder="narrow …", compact=True)
-        yield OptionList(compact=True)
-        yield Static(classes="about", markup=False)
+    def _all(self) -> list[Choice]:
+        rows = [*parameter_rows(self._below), *program_rows(self._below)]
+        self._rows = {row.name: row for row in rows}
+        return [Choice(row.name, row.title, row.name, row.why_not or f"{row.help} ({row.name})", row.group)
+                for row in rows]  # fmt: skip
 
-    def on_mount(self) -> None:
-        self._fill()
-        self.query_one(LineInput).focus()
+    def label(self, choice: Choice) -> Content:
+        """Return a setting with its value as it is listed."""
+        row = self._rows[choice.value]
+        look = "$text-disabled" if row.why_not else "" if row.usual else "bold"
+        return Content.styled(f"{'  ' if row.usual else '* '}{row.title:<29}{row.value}{row.note}", look)
 
     def on_unmount(self) -> None:
         self._below.guarded(self.app.knobs.keep)
 
-    @on(LineInput.Changed)
-    def _fill(self) -> None:
-        """List the settings that match the filter, with the cursor where it was."""
-        words = self.query_one(LineInput).value.casefold().split()
-        rows = [*parameter_rows(self._below), *program_rows(self._below)]
-        found = [row for row in rows if matches(words, row.name, row.title, row.help)]
-        self._rows, options = [], list[Option]()
-        for heading, some in groupby(found, lambda row: row.group):
-            options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
-            self._rows.append(None)
-            for row in some:
-                options.append(Option(row.label))
-                self._rows.append(row)
-        names = [row.name if row is not None else "" for row in self._rows]
-        listing = self.query_one(OptionList)
-        listing.clear_options()
-        listing.add_options(options)
-        if names:
-            listing.highlighted = names.index(self._at) if self._at in names else 1
-
-    @property
-    def row(self) -> Row | None:
-        """The setting under the cursor."""
-        at = self.query_one(OptionList).highlighted
-        return self._rows[at] if at is not None and at < len(self._rows) else None
-
-    @on(OptionList.OptionHighlighted)
-    def _highlighted(self) -> None:
-        if (row := self.row) is not None:
-            self._at = row.name
-            self.query_one(".about", Static).update(row.why_not or f"{row.help} ({row.name})")
-
     def _change(self, act: Callable[[Row], object]) -> None:
-        row = self.row
+        """Change the setting under the cursor."""
+        row = self._rows[self.chosen.value] if self.chosen is not None else None
         if row is not None and row.why_not:
             self.notify(row.why_not, severity="warning")
         elif row is not None:
             act(row)
-            self._fill()
-
-    @action("up", "up", "cursor_up", foot=False)
-    @action("down", "down", "cursor_down", foot=False)
-    @action("pageup", "page up", "page_up", foot=False)
-    @action("pagedown", "page down", "page_down", foot=False)
-    def action_move(self, how: str) -> None:
-        """Move in the list."""
-        getattr(self.query_one(OptionList), f"action_{how}")()
+            self.replace(self._all())
 
     @action("left", "less", -1)
     @action("right", "more", 1)
@@ -214,9 +154,8 @@ class SettingsDialog(Dialog[None]):
         """Reset the setting to its usual value."""
         self._change(lambda row: row.put(None))
 
-    @on(LineInput.Submitted)
-    @on(OptionList.OptionSelected)
-    def _chosen(self) -> None:
+    def take(self, value: str) -> None:
+        """Type the value of the setting that was chosen by a click."""
         self.action_type()
 
     @action("enter", "type a value")
@@ -226,7 +165,7 @@ class SettingsDialog(Dialog[None]):
         def ask(row: Row) -> None:
             def answered(text: str) -> None:
                 row.put(text)
-                self._fill()
+                self.replace(self._all())
 
             value = "" if row.value == knobs.OFF else row.value
             self.ask(Ask(f"{row.title} — {row.help}", value, select=True), answered)
@@ -245,6 +184,6 @@ class SettingsDialog(Dialog[None]):
 
         def picked(file: Path) -> None:
             _, session.sampling = knobs.read_preset(file, usual)
-            self._fill()
+            self.replace(self._all())
 
         self.ask(Picker("Presets", choices), picked)
