@@ -20,7 +20,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH
-from srbwriter.engine.compat import MISSING, Missing
+from srbwriter.engine.compat import IGNORED, REFUSED
 from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
@@ -150,14 +150,9 @@ def _range(p: Parameter) -> str:
 
 def retired_parameters() -> str:
     """Parameters of other programs that the engine does not have."""
-    rows = ((f"`{name}`", _treatment(missing), missing.why) for name, missing in MISSING.items())
+    rows = [(f"`{name}`", "refused, but for 0, 1 and -1", why) for name, why in REFUSED.items()]
+    rows += [(f"`{name}`", "ignored", "") for name in IGNORED]
     return table("| Name | What happens | Why |", "|---|---|---|", rows)
-
-
-def _treatment(missing: Missing) -> str:
-    if missing.neutral is None:
-        return "ignored"
-    return f"refused, but for {_codes(map(str, missing.neutral))}" if missing.neutral else "refused"
 
 
 # ---- keys
@@ -217,16 +212,6 @@ def _keys(names: str) -> str:
 
 
 # ---- models
-
-
-def models() -> str:
-    """The recommended models in short."""
-    head = "| Model | Machine | Download | Memory | `srbwriter models pull …` |"
-    rows = (
-        (model.name, model.machine, _size(model.size), _size(model.memory), f"`{model.pull_name}`")
-        for model in read_recommended().models
-    )
-    return table(head, "|---|---|---:|---:|---|", rows)
 
 
 def models_with_sources() -> str:
@@ -307,7 +292,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "file-formats": file_formats,
     "keys": keys,
     "keys-to-know": keys_to_know,
-    "models": models,
     "models-with-sources": models_with_sources,
     "parameters": parameters,
     "retired-parameters": retired_parameters,

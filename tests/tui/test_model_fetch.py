@@ -99,7 +99,7 @@ async def test_a_recommended_model_that_fits_is_fetched_loaded_and_kept(
         await opened(bench, Picker)
         rows = listed(bench).splitlines()
         assert rows[0].startswith("storyteller") and len(rows) == 2
-        assert rows[1] == "Novelist 3B  9 MB to fetch, base. Writes whole chapters."
+        assert rows[1] == "Novelist 3B  9 MB to fetch, base; for this machine. Writes whole chapters."
         await bench.press(*"novelist", "enter")
         await ended(bench)
         assert bench.session.loader.path == novelist.path and bench.session.text() == "It rained."

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from srbwriter import launch
 from srbwriter.config import keys
 from srbwriter.engine import types as engine_types
-from srbwriter.engine.types import EngineError
 from srbwriter.models import (
     Cancelled,
     Machine,
@@ -67,7 +66,7 @@ def choose_model(screen: WriteScreen) -> None:
 
 class ModelPicker(Picker):
     """All local models, then recommended ones that fit and are not here yet: the one for this machine first,
-    those that would be slow last. Their speed is added once this machine has been measured."""
+    those that would be slow last. Those for GPUs follow once these are known."""
 
     def __init__(self, preferences: Preferences, fetch: ModelFetch, title: str, failed: bool) -> None:
         self._preferences, self._fetch, self._failed = preferences, fetch, failed
@@ -100,20 +99,14 @@ class ModelPicker(Picker):
         progress = f"{size} to fetch"
         if model.arrived:
             progress = f"{size_words(model.arrived)} of {size} are here, enter continues"
-        if row.speed is None:
-            return f"{progress}, {model.kind}. {model.note}"
-        advice = "for this machine: " if for_this_machine else "slow: " if row.verdict == "slow" else ""
-        return f"{progress}, {model.kind}; {advice}{row.speed}. {model.note}"
+        advice = "; for this machine" if for_this_machine else "; slow here" if row.verdict == "slow" else ""
+        return f"{progress}, {model.kind}{advice}. {model.note}"
 
     def on_mount(self) -> None:
-        self.run_worker(self._measure, thread=True)
+        self.run_worker(self._look_for_gpus, thread=True)
 
-    def _measure(self) -> None:
-        try:
-            machine = launch.measure_machine(self._preferences)
-        except EngineError:  # the list is as useful without
-            return
-        self.call_later(self.replace, self._choices_on(machine))
+    def _look_for_gpus(self) -> None:
+        self.call_later(self.replace, self._choices_on(launch.this_machine(self._preferences)))
 
 
 class ModelFetch:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.content import Content
 
@@ -99,7 +99,8 @@ def program_rows(screen: WriteScreen) -> Iterable[Row]:
     for section, heading in SECTIONS.items():
         for key in app.preferences.table.section(section):
             source, value = app.preferences.source(key), app.preferences[key]
-            words = ",".join(map(str, value)) if isinstance(value, tuple) else knobs.shown(value)  # pyright: ignore
+            listed = cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
+            words = knobs.shown(value) if listed is None else ",".join(map(str, listed))
             about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.env}"
             if key.name not in writing:
                 yield Row(
