@@ -55,11 +55,10 @@ _DISK_AWAITED = "Your words are still being saved …"
 
 
 class NextStory(NamedTuple):
-    """A story to open, what to say then, and whether to write branches at once."""
+    """A story to open, and what to say then."""
 
     file: Path
     notes: tuple[str, ...] = ()
-    begins: bool = False
 
 
 class App(FailingApp):
@@ -96,9 +95,9 @@ class App(FailingApp):
         self.keyboard = Keyboard(self, super().on_event)
         self._take_over(session)
 
-    def _take_over(self, session: Session, begins: bool = False) -> None:
+    def _take_over(self, session: Session) -> None:
         """Make ``session`` the one that is written in, on a screen of its own."""
-        self.session, self.begins = session, begins
+        self.session = session
         self.knobs = RememberedKnobs(session, self._settings)
         self.knobs.recall()
         LookAhead.of(session).budget = budget_of(self.preferences)
@@ -258,13 +257,13 @@ class App(FailingApp):
         known = library.RecentStories(paths.recent_file()).all()
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
-    def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
+    def open_story(self, file: Path, notes: Iterable[str] = ()) -> None:
         """Leave this story and open another: keys wait for its screen, and the model stays loaded.
 
-        ``notes`` are shown then; with ``begins``, branches are written at once.
+        ``notes`` are shown then.
         """
         if self.transfers.may_leave():
-            self.next_story = NextStory(file, tuple(notes), begins)
+            self.next_story = NextStory(file, tuple(notes))
             self.leave()
 
     def leave(self) -> None:
@@ -298,7 +297,7 @@ class App(FailingApp):
         except (StoryError, OSError) as error:  # nobody is to lose their story by a bad file
             wanted = NextStory(before.story.file, (str(error),))
             session = Session.open(self._settings, wanted.file, before.loader)
-        self._take_over(session, wanted.begins)
+        self._take_over(session)
         self.notes.extend(wanted.notes)
         await self.switch_screen(self.write_screen)  # pyright: ignore[reportUnknownMemberType]
         self._tell_notes()

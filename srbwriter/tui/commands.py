@@ -35,7 +35,8 @@ class Command:
 
     ``keys`` work while a pane has the focus. ``anywhere`` work with any focus, so they are never characters.
     A ``numbered`` command does something else for each of its keys. One that ``writes`` is refused in a
-    read-only story. ``handler`` takes the write screen, and the number of the key of a numbered command.
+    read-only story. ``handler`` takes the write screen, the pane of the chosen branch if it ``needs_branch``,
+    and the number of the key of a numbered command.
     """
 
     id: str
@@ -51,7 +52,7 @@ class Command:
     @property
     def needs_branch(self) -> bool:
         """Whether the command acts on the chosen branch."""
-        return self.group in BRANCH_GROUPS and not self.numbered
+        return self.group in BRANCH_GROUPS
 
 
 COMMANDS: dict[str, Command] = {}

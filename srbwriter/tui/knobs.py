@@ -1,4 +1,4 @@
-"""The settings for writing ("knobs" in identifiers): reading and changing them; presets.
+"""The settings for writing ("knobs" in identifiers): reading and changing them.
 
 They are the fields of the engine's records, of which a session has its own, and its usual ones. Sequences
 are written as JSON without the outer brackets, so that a stop text can contain a newline.
@@ -7,18 +7,15 @@ are written as JSON without the outer brackets, so that a stop text can contain 
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from srbwriter import paths
 from srbwriter.config.kinds import SWITCH
-from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter, validate
-from srbwriter.engine.types import InvalidRequest, Sampling
-from srbwriter.session.sampling import VARIETY, Usual, as_field
+from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
+from srbwriter.engine.types import InvalidRequest
+from srbwriter.session.sampling import VARIETY, Usual
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -85,45 +82,3 @@ def stepped(knob: Parameter, value: Any, steps: int) -> Any:
     base = value if value is not None else (knob.default or 0)
     turned = knob.clamp(round(base + steps * (knob.step or 1), 6))
     return int(turned) if knob.kind == "int" else float(turned)
-
-
-# ---- presets
-
-
-def presets() -> dict[str, Path]:
-    """Return preset files by name; the writer's own replace bundled ones of the same name."""
-    folders = (Path(__file__).parent / "presets", paths.config_dir() / "presets")
-    return {file.stem: file for folder in folders for file in sorted(folder.glob("*.toml"))}
-
-
-def read_preset(file: Path, usual: Sampling) -> tuple[str, Sampling]:
-    """Return what a preset file is about, and its sampling: ``usual`` but for the values that it names.
-
-    Raises:
-        InvalidRequest: the file is not TOML or names an unknown parameter; the message names the file.
-    """
-    try:
-        values = tomllib.loads(file.read_text("utf-8"))
-        about = str(values.pop("about", ""))
-        fields = {BY_NAME[name].field: as_field(value) for name, value in values.items()}
-        sampling = replace(usual, **fields)
-    except KeyError as error:
-        raise InvalidRequest(str(file), f"there is no parameter {error.args[0]}") from error
-    except (OSError, ValueError, TypeError) as error:
-        raise InvalidRequest(str(file), str(error)) from error
-    validate(sampling)
-    return about, sampling
-
-
-def preset_words(file: Path, usual: Sampling) -> str:
-    """Describe a preset and the values that it sets, or why it cannot be read."""
-    try:
-        about, sampling = read_preset(file, usual)
-    except InvalidRequest as error:
-        return str(error)
-    changed = [
-        f"{knob.title} {shown(getattr(sampling, knob.field))}"
-        for knob in KNOBS
-        if knob.record == "sampling" and getattr(sampling, knob.field) != getattr(usual, knob.field)
-    ]
-    return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every setting as usual"])])

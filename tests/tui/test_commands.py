@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from textual.keys import _character_to_key
-
 from srbwriter.tui import commands
-from srbwriter.tui.commands import COMMANDS, key_name
+from srbwriter.tui.commands import COMMANDS
 
 
 def test_every_command_has_words() -> None:
@@ -20,16 +18,6 @@ def test_no_key_means_two_things() -> None:
     ]
     assert sorted(keys) == sorted(declared)
     assert len(set(keys)) == len(keys)
-
-
-def test_a_key_of_one_character_is_shown_as_that_character() -> None:
-    keys = {key for some in commands.Keys({}).plain.values() for key in some}
-    characters = {_character_to_key(char): char for char in map(chr, range(33, 127))}
-    assert {key: key_name(key) for key in keys & set(characters)} == {
-        key: char for key, char in characters.items() if key in keys
-    }
-    signs = {"^n": "ctrl+n", "F5": "f5", "pgup": "pageup", "é": "latin_small_letter_e_with_acute"}
-    assert all(key_name(key) == sign for sign, key in signs.items())
 
 
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:

@@ -7,9 +7,8 @@ loop over them. A change applies at once where that is possible, else at the nex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.content import Content
@@ -172,19 +171,3 @@ class SettingsDialog(Picker):
             self.ask(Ask(f"{row.title} — {row.help}", value, select=True), answered)
 
         self._change(ask)
-
-    @action("ctrl+p", "presets")
-    def action_presets(self) -> None:
-        """Choose a preset."""
-        session = self._below.session
-        usual = replace(session.usual.sampling, seed=session.sampling.seed)
-        choices = [
-            Choice(file, name, preview=knobs.preset_words(file, usual))
-            for name, file in knobs.presets().items()
-        ]
-
-        def picked(file: Path) -> None:
-            _, session.sampling = knobs.read_preset(file, usual)
-            self.replace(self._all())
-
-        self.ask(Picker("Presets", choices), picked)

@@ -1,4 +1,4 @@
-"""The token view: steps through a branch or the story by token, shows alternatives, forks and bans.
+"""The token view: steps through a branch or the story by token, shows alternatives, and forks.
 
 The box appears beside the text. It never blocks: the cursor moves at once, and alternatives appear when they
 are computed.
@@ -7,7 +7,6 @@ are computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ _LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
 _COLUMN = 26  # cells of an alternative
 _PAGE, _ALL = 10, 1 << 30  # tokens
-_KEYS = "←→ token · ↑↓ other · ⏎ continues with it · b bans it here · esc back"
+_KEYS = "←→ token · ↑↓ other · ⏎ continues with it · esc back"
 
 
 def percent(logprob: float) -> str:
@@ -137,7 +136,7 @@ class TokenView(Dialog[None]):
             self.action_go(step)
 
     def _others(self) -> tuple[Alternative, ...] | None:
-        """Return the alternatives to the current token, less banned ones; None while not computed."""
+        """Return the alternatives to the current token; None while not computed."""
         if self._text is None or not self._text.tokens:
             return None
         if why := self._below.session.capabilities.reason_for("next_logprobs"):
@@ -145,8 +144,7 @@ class TokenView(Dialog[None]):
             return ()
         found = self._tokens.look(self._text, self._at)
         self._why = self._text.problem
-        banned = self._tokens.without(self._text, self._at)
-        return found and tuple(one for one in found if one.id not in banned)[:_BEST]
+        return found and found[:_BEST]
 
     def _show(self) -> None:
         """Show the current token, mark it in the text, and list the alternatives to it: a dot is before the
@@ -165,8 +163,6 @@ class TokenView(Dialog[None]):
                 here += f"  “{own.shown}”  {percent(own.logprob)}  {-own.logprob / math.log(2):.1f} bits"
             elif self._why:
                 here += f"  {self._why}"
-            if not text.of_story and (banned := self._tokens.without(text, self._at)):
-                here += f"  ({len(banned)} banned)"
             chosen = self._chosen_of(others, token.id)
             first = max(0, chosen + 1 - self._rows)
             for at, one in list(enumerate(others))[first : first + self._rows]:
@@ -193,10 +189,6 @@ class TokenView(Dialog[None]):
         elif (start, end) != self._marked:
             self._marked = start, end
             self._below.editor.select_match(start, min(end, len(self._below.editor.text)))
-
-    def _has_token(self) -> TokenText | None:
-        """Return the text if it is there and has a token."""
-        return self._text if self._text is not None and self._text.tokens else None
 
     # ---- keys
 
@@ -228,38 +220,24 @@ class TokenView(Dialog[None]):
     @action("enter", "continues with it")
     def action_fork(self) -> None:
         """Start a new branch with the chosen token; in the story, a new round."""
-        others, text, place = self._others(), self._has_token(), self._at
-        if text is None:
+        others, text, place = self._others(), self._text, self._at
+        if text is None or not text.tokens:
             return
         if others is None:
             self.app.notify("The alternatives are still being computed; try again in a moment.")
             return
         own = text.tokens[place].id
         token = others[self._chosen_of(others, own)].id if others else own
-        self._leave(lambda: self._show_fork(self._tokens.fork(text, place, token)))
 
-    @action("b", "bans it here")
-    def action_ban(self) -> None:
-        """Ban this token here and write the branch again from before it; in the story, a new round."""
-        text, place = self._has_token(), self._at
-        if text is None:
-            return
-        if text.of_story:
-            self._leave(lambda: (self._tokens.ban(text, place), self._show_fork(-1)))
-        elif self._below.guarded(lambda: self._tokens.ban(text, place)):
-            self._chosen = None
+        def fork() -> None:
+            index = self._tokens.fork(text, place, token)
+            if index >= 0:
+                self._below.grid.await_branch(index)
+            else:
+                self._below.show_story()
+                self._below.notify("The text after this place is another branch now; undo puts it back.")
 
-    def _show_fork(self, index: int) -> None:
-        """Focus the fork, which is branch ``index`` or, if that is -1, a new round of the story."""
-        if index < 0:
-            self._below.show_story()
-            self._below.notify("The text after this place is another branch now; undo puts it back.")
-        else:
-            self._below.grid.await_branch(index)
-
-    def _leave(self, act: Callable[[], object]) -> None:
-        """Run ``act``, which shows another place, and close this view."""
-        if self._below.guarded(act):
+        if self._below.guarded(fork):  # another place is shown
             self._cursor_before = -1
             self.close()
 

@@ -143,8 +143,6 @@ class WriteScreen(Screen[None]):
     def _begin(self) -> None:
         try:
             receive(self)
-            if self.app.begins:
-                self.run("generate")
             if not self._focus_as_left():
                 self.leave_panes()
         finally:
@@ -169,7 +167,7 @@ class WriteScreen(Screen[None]):
         A branch does not get keys that were typed before it could be seen.
         """
         left = self._left
-        if left is None or left.pane >= self._shown or self.app.begins:
+        if left is None or left.pane >= self._shown:
             return False
         chosen = left.focus == "branch" and not self.app.keyboard.has_waiting
         if not chosen and left.focus != "story":
@@ -283,12 +281,17 @@ class WriteScreen(Screen[None]):
 
     def run(self, command: str, number: int = 0) -> None:
         known = COMMANDS[command]
-        arguments = [number] if known.numbered else []
 
-        def handle() -> object:
+        def handle() -> None:
             if known.writes:
                 refuse(self.session.story)
-            return known.handler(self, *arguments)
+            numbers = [number] if known.numbered else []
+            if not known.needs_branch:
+                known.handler(self, *numbers)
+            elif (pane := self.grid.pane) is not None and pane.branch is not None:
+                known.handler(self, pane, *numbers)
+            else:
+                self.notify("There is no branch here yet.")
 
         if self.session.round is not self._round:
             self.flush()  # the previous key changed the branches, and they have not been painted yet
