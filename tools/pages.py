@@ -25,8 +25,7 @@ from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
-from srbwriter.tui.commands import COMMANDS, Command, groups
-from srbwriter.tui.key_names import shown_name
+from srbwriter.tui.commands import COMMANDS, Command, shown_name
 from srbwriter.tui.write.essentials import ESSENTIALS
 
 ROOT = Path(__file__).parent.parent
@@ -190,7 +189,7 @@ def keys() -> str:
                     (_command(command) for command in COMMANDS.values() if command.group == group),
                 ),
             )
-            for group in groups()
+            for group in dict.fromkeys(command.group for command in COMMANDS.values())
         ),
         "###",
     )

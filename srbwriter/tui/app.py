@@ -35,7 +35,6 @@ from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.driver import FailingApp, driver_of, own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.options import Preferences
-from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers
 from srbwriter.tui.write.desk import Desk
@@ -65,7 +64,7 @@ class App(FailingApp):
     """The program in a terminal. It stays the same from story to story; each has its session and screen."""
 
     TITLE = "srbwriter"
-    COMMANDS = {CommandProvider}
+    COMMANDS = {commands.CommandProvider}
     CSS = """
     OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {

@@ -7,12 +7,19 @@ line, dialog feet, help and the documentation of keys are loops over both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import string
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
-from textual.keys import format_key, key_to_character
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.keys import KEY_NAME_REPLACEMENTS, format_key, key_to_character
+from textual.keys import Keys as KeyNames
+
+if TYPE_CHECKING:
+    from srbwriter.tui.app import App
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
@@ -71,11 +78,6 @@ def command(
         return handler
 
     return declare
-
-
-def groups() -> list[str]:
-    """Return the groups of commands, in order."""
-    return list(dict.fromkeys(command.group for command in COMMANDS.values()))
 
 
 # ---- commands of other screens
@@ -232,3 +234,68 @@ def split(keys: str) -> list[str]:
     names = [key.strip() for key in keys.split(",")]
     bindings = Binding.make_bindings([Binding(name, "", "") for name in names if name])
     return [binding.key for binding in bindings]
+
+
+# ---- the menu
+
+
+class CommandProvider(Provider):
+    """Every command by its title, its id or its help; it runs on the write screen."""
+
+    def _entries(self) -> Iterator[tuple[str, Command]]:
+        """Yield the words of each entry, and its command."""
+        app: App = self.app  # pyright: ignore[reportAssignmentType, reportUnknownMemberType]
+        for command in COMMANDS.values():
+            if not command.numbered:
+                keys = [*app.known_keys.plain[command.id], *app.known_keys.anywhere[command.id]]
+                yield f"{command.title}   {' '.join(map(key_name, keys))}".rstrip(), command
+
+    async def discover(self) -> Hits:
+        for words, command in self._entries():
+            yield DiscoveryHit(words, partial(self._run, command), help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for words, command in self._entries():
+            exact = 100.0 * (query.casefold() in (command.id, command.title.casefold()))
+            if score := exact or max(matcher.match(words), 0.5 * matcher.match(command.help)):
+                yield Hit(score, matcher.highlight(words), partial(self._run, command), help=command.help)
+
+    def _run(self, command: Command) -> None:
+        self.app.run_on_desk(command.id)  # type: ignore[attr-defined]
+
+
+# ---- names of keys
+
+_MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
+
+
+def check_keys(value: object) -> str:
+    """Return ``value`` if it is empty or comma-separated key names. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError
+    for name in filter(None, map(str.strip, value.split(","))):
+        *modifiers, base = name.split("+") if len(name) > 1 else [name]
+        known = len(base) == 1 or base in _special() or key_to_character(base) is not None
+        if not (known and _MODIFIERS.issuperset(modifiers)):
+            raise ValueError
+    return value
+
+
+def shown_name(key: str) -> str:
+    """Return the character that a key types, or else its name, as :func:`check_keys` accepts it."""
+    return _signs().get(key, key)
+
+
+@cache
+def _signs() -> dict[str, str]:
+    """Return the punctuation characters, but for the comma, by Textual's names of their keys."""
+    signs = [Binding(sign, sign, "") for sign in string.punctuation.replace(",", "")]
+    return {binding.key: binding.action for binding in Binding.make_bindings(signs)}
+
+
+@cache
+def _special() -> frozenset[str]:
+    """Return the names of keys that type nothing, and Textual's names of some that do."""
+    names = {key.value.rpartition("+")[2] for key in KeyNames if key.value[0] != "<"}
+    return frozenset({name for name in names if len(name) > 1} | set(KEY_NAME_REPLACEMENTS.values()))

@@ -9,8 +9,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.tui import themes
-from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.key_names import shown_name
+from srbwriter.tui.commands import COMMANDS, shown_name
 from tools import pages
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

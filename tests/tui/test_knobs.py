@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.engine.capabilities import Capabilities
+from srbwriter.engine.parameters import Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling
-from srbwriter.tui import knobs
-from srbwriter.tui.knobs import KNOBS
+from srbwriter.tui.dialogs.settings import KNOBS, parse, shown
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import answer, visible
 
@@ -15,15 +15,15 @@ BY_NAME = {knob.name: knob for knob in KNOBS}
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
-def test_what_is_shown_can_be_typed_again(knob: knobs.Parameter) -> None:
+def test_what_is_shown_can_be_typed_again(knob: Parameter) -> None:
     value = knob.default
-    assert knobs.parse(knob, knobs.shown(value)) == value
+    assert parse(knob, shown(value)) == value
 
 
 def test_texts_can_hold_newlines_and_quotes() -> None:
     stop = BY_NAME["stop"]
     value = ("\n\n", '"', "###")
-    assert knobs.parse(stop, knobs.shown(value)) == value
+    assert parse(stop, shown(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_texts_can_hold_newlines_and_quotes() -> None:
 )
 def test_what_cannot_be_read_names_the_knob(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        knobs.parse(BY_NAME[name], text)
+        parse(BY_NAME[name], text)
 
 
 async def test_what_was_changed_comes_first_and_typing_narrows(open_bench: OpenBench) -> None:

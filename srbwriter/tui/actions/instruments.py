@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from srbwriter.config import keys
-from srbwriter.session.ahead import MODES, LookAhead, budget_of
+from srbwriter.session.ahead import MODES, LookAhead
 from srbwriter.session.bans import as_sheet, ban_phrases, sheet_lines
 from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
 from srbwriter.session.rewriting import Passage, passage_at, place_at
@@ -73,13 +73,13 @@ _AHEAD = {
 @command(INSTRUMENTS, "Next branches while you read", anywhere="f5")
 def look_ahead(screen: WriteScreen) -> None:
     """Write the next branches before you pick: after the chosen branch, after all of them, or not at all."""
-    preferences, looking = screen.app.preferences, LookAhead.of(screen.session)
+    preferences = screen.app.preferences
     mode = MODES[(MODES.index(preferences[keys.LOOK_AHEAD]) + 1) % len(MODES)]
-    note = preferences.put(keys.LOOK_AHEAD, mode)
-    looking.budget = budget_of(preferences)
-    words = f"Not now: {looking.why_not}." if looking.why_not else _AHEAD[mode]
+    note = preferences.put(keys.LOOK_AHEAD, mode) or ""
+    screen.app.apply_preferences()
+    why_not = LookAhead.of(screen.session).why_not
     screen.app.clear_notifications()  # pressed thrice, it says what holds now
-    screen.notify(f"{words} {note or ''}".rstrip())
+    screen.notify(f"{f'Not now: {why_not}.' if why_not else _AHEAD[mode]} {note}".rstrip())
 
 
 @command(INSTRUMENTS, "Token by token", anywhere="f6", writes=True)

@@ -6,7 +6,6 @@ kept, and the next download of the same model continues from there.
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future, wait
 from pathlib import Path
 from threading import Thread
@@ -29,7 +28,7 @@ from srbwriter.models import (
     size_words,
 )
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.write.status import shortened, time_left
+from srbwriter.tui.write.status import shortened
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
@@ -116,8 +115,7 @@ class ModelFetch:
         self.model: RecommendedModel | None = None  # that is being downloaded
         self.result: Future[Path] = Future()
         self._stopping = False
-        self._done = self._total = self._before = 0  # bytes; a total of 0 is unknown
-        self._begun = 0.0  # when the first bytes of this attempt came
+        self._done = self._total = 0  # bytes; a total of 0 is unknown
         self._loading: tuple[str, Path] | None = None  # a fetched model that has not been loaded yet
 
     @property
@@ -147,8 +145,6 @@ class ModelFetch:
     def _progress(self, name: str, done: int, total: int, /) -> None:
         if self._stopping:
             raise Cancelled("the download was stopped")
-        if not self._total:
-            self._begun, self._before = time.monotonic(), done
         self._done, self._total = done, total
 
     def describe(self) -> str:
@@ -162,10 +158,7 @@ class ModelFetch:
             return f"stopping the download of {name}"
         if self._done >= self._total:
             return f"checking {name}" if self._total else f"looking for {name}"
-        left = time_left(
-            time.monotonic() - self._begun, (self._done - self._before) / (self._total - self._before)
-        )
-        return ", ".join(filter(None, [f"fetching {name} {self._done / self._total:.0%}", left]))
+        return f"fetching {name} {self._done / self._total:.0%}"
 
     def cancel(self) -> bool:
         """Stop the download; return False if there is none."""

@@ -1,30 +1,99 @@
 """The settings dialog: how branches are written, then how the program works. Typing narrows the list.
 
 A row is a parameter of the engine or a key of ``config.toml``; both are tables elsewhere, and the dialog is a
-loop over them. A change applies at once where that is possible, else at the next start.
+loop over them. A change applies at once where that is possible, else at the next start. Sequences are
+written as JSON without the outer brackets, so that a stop text can contain a newline.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from textual.content import Content
 
 from srbwriter import launch
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
-from srbwriter.engine.parameters import Parameter
-from srbwriter.engine.types import number_words
-from srbwriter.tui import knobs
+from srbwriter.config.kinds import SWITCH
+from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
+from srbwriter.engine.types import InvalidRequest, number_words
+from srbwriter.session.sampling import VARIETY, Usual
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
+    from srbwriter.session import Session
     from srbwriter.tui.write.screen import WriteScreen
+
+BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.", first=True)
+KNOBS: tuple[Parameter, ...] = (
+    BRANCHES,
+    *(p for p in PARAMETERS if p.record in ("sampling", "stop")),
+    *VARIETY,
+)
+OFF = "–"
+_SEQUENCES = ("texts", "ids", "biases")
+_RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
+
+
+def value_of(owner: Session | Usual, knob: Parameter) -> Any:
+    """Return the value of a setting in a session, or its usual value."""
+    record = owner if knob is BRANCHES else getattr(owner, _RECORDS[knob.record])
+    return getattr(record, knob.field)
+
+
+def change(session: Session, knob: Parameter, value: Any) -> None:
+    """Change a setting of the branches that are written from now on. Raises InvalidRequest."""
+    knob.check(value)
+    if knob is BRANCHES:
+        session.n = value
+    else:
+        name = _RECORDS[knob.record]
+        setattr(session, name, replace(getattr(session, name), **{knob.field: value}))
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is typed; :func:`parse` reads it back."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return json.dumps(value, ensure_ascii=False)[1:-1] or OFF
+    return OFF if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parse(knob: Parameter, text: str) -> Any:
+    """Return the value of ``text``. Raises InvalidRequest."""
+    text = text.strip()
+    if text in ("", OFF):
+        return () if knob.kind in _SEQUENCES and not knob.optional else None
+    try:
+        if knob.kind == "bool":
+            return SWITCH.parse(text)
+        value = json.loads(f"[{text}]") if knob.kind in _SEQUENCES else text
+        return msgspec.convert(value, knob.hint, strict=False)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise InvalidRequest(knob.name, f"{text!r} cannot be read: {error}") from error
+
+
+def stepped(knob: Parameter, value: Any, steps: int) -> Any:
+    """Return the value ``steps`` up or down within the knob's range; choices and switches wrap around."""
+    if knob.kind == "bool":
+        return not value
+    if knob.choices:
+        choices = [None, *knob.choices] if knob.optional else list(knob.choices)
+        return choices[(choices.index(value) + steps) % len(choices)]
+    if knob.kind not in ("int", "float"):
+        return value
+    base = value if value is not None else (knob.default or 0)
+    turned = knob.clamp(round(base + steps * (knob.step or 1), 6))
+    return int(turned) if knob.kind == "int" else float(turned)
+
 
 _FIRST = "What writers change first"
 
@@ -54,23 +123,23 @@ def parameter_rows(screen: WriteScreen) -> Iterable[Row]:
     usual, can = session.usual, session.capabilities
 
     def row(knob: Parameter) -> Row:
-        value, normal = knobs.get(session, knob), knobs.get(usual, knob)
+        value, normal = value_of(session, knob), value_of(usual, knob)
 
         def put(text: str | None) -> None:
-            knobs.put(session, knob, normal if text is None else knobs.parse(knob, text))
+            change(session, knob, normal if text is None else parse(knob, text))
 
         def step(steps: int) -> None:
-            knobs.put(session, knob, knobs.stepped(knob, value, steps))
+            change(session, knob, stepped(knob, value, steps))
 
         note = "  of this model" if value == normal and knob.field in usual.of_model else ""
         first = knob.first or value != normal or bool(note)
         return Row(
             knob.name, knob.title, f"{knob.help}{_range(knob)}",
-            _FIRST if first else f"{knob.group[0].upper()}{knob.group[1:]}", knobs.shown(value),
+            _FIRST if first else f"{knob.group[0].upper()}{knob.group[1:]}", shown(value),
             value == normal, put, step, can.reason_for(knob), note,
         )  # fmt: skip
 
-    return sorted(map(row, knobs.KNOBS), key=lambda row: row.group != _FIRST)
+    return sorted(map(row, KNOBS), key=lambda row: row.group != _FIRST)
 
 
 def _range(knob: Parameter) -> str:
@@ -84,7 +153,7 @@ def _range(knob: Parameter) -> str:
 
 def program_rows(screen: WriteScreen) -> Iterable[Row]:
     """Yield the keys of ``config.toml``, but those that are settings for new branches."""
-    app, writing = screen.app, {launch.key_name(knob) for knob in knobs.KNOBS}
+    app, writing = screen.app, {launch.key_name(knob) for knob in KNOBS}
 
     def put(key: Key[Any], text: str | None) -> None:
         try:
@@ -99,11 +168,11 @@ def program_rows(screen: WriteScreen) -> Iterable[Row]:
         for key in app.preferences.table.section(section):
             source, value = app.preferences.source(key), app.preferences[key]
             listed = cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
-            words = knobs.shown(value) if listed is None else ",".join(map(str, listed))
+            words = shown(value) if listed is None else ",".join(map(str, listed))
             about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.env}"
             if key.name not in writing:
                 yield Row(
-                    key.name, key.name, about, heading, words or knobs.OFF, source == "default",
+                    key.name, key.name, about, heading, words or OFF, source == "default",
                     partial(put, key), note="" if source == "default" else f"  ({source})",
                 )  # fmt: skip
 
@@ -167,7 +236,7 @@ class SettingsDialog(Picker):
                 row.put(text)
                 self.replace(self._all())
 
-            value = "" if row.value == knobs.OFF else row.value
+            value = "" if row.value == OFF else row.value
             self.ask(Ask(f"{row.title} — {row.help}", value, select=True), answered)
 
         self._change(ask)
