@@ -1,4 +1,4 @@
-"""Text token by token: alternatives at each position, forks and bans there, and log-probabilities.
+"""Text token by token: alternatives at each position, forks there, and log-probabilities.
 
 A :class:`TokenText` is a version of a branch, or the part of the story that the model reads, as tokens with
 their characters. Alternatives at a position are requested when it is shown. The log-probability of a token is
@@ -88,7 +88,7 @@ class TokenText:
 
 
 class Tokens(Instrument):
-    """The token views of a session, and forks and bans at a token."""
+    """The token views of a session, and forks at a token."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -98,7 +98,6 @@ class Tokens(Instrument):
         """Goes up with everything that has become known."""
         self._scoring: dict[tuple[int, ...], tuple[int, Generation]] = {}
         self._refused: set[tuple[int, ...]] = set()
-        self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
 
     def shape(self, request: Request) -> Request:
         """Return ``request``, with log-probabilities if :attr:`gather` is set."""
@@ -207,7 +206,7 @@ class Tokens(Instrument):
         In the story, a new round begins there, and the text behind it becomes another branch; then it is -1.
         """
         if text.of_story:
-            self._turn_story(text, place, (token,), ())
+            self._turn_story(text, place, token)
             return -1
         with self._session.state_lock:
             branch = self._session.steered(text.index)
@@ -218,42 +217,18 @@ class Tokens(Instrument):
             generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
             return index
 
-    def ban(self, text: TokenText, place: int) -> None:
-        """Rewind a branch to ``place`` and bar the token there, and those banned there before.
-
-        In the story, a new round begins there without it. Raises NotSupported where the engine cannot.
-        """
-        token = text.tokens[place].id
-        self._session.capabilities.require("without")
-        if text.of_story:
-            self._turn_story(text, place, (), (token,))
-            return
-        branch = self._session.steered(text.index)
-        begin = text.path(place)[len(text.prompt) :]
-        branch.reroll(begin=begin, without=self.without(text, place, token))
-
-    def _turn_story(
-        self, text: TokenText, place: int, chosen: tuple[int, ...], without: tuple[int, ...]
-    ) -> None:
+    def _turn_story(self, text: TokenText, place: int, token: int) -> None:
         session = self._session
         session.may_write()
         start = place
         while text.tokens[start].inside:  # a character belongs to one node
             start -= 1
         prompt = text.path(start)
-        begin = (*text.path(place)[len(prompt) :], *chosen)
+        begin = (*text.path(place)[len(prompt) :], token)
         with session.state_lock:
             session.leave_round(lambda: session.cut_at(text.tokens[start].start))
             current = Round(session.story, session.story.current, session.n)
-            session.begin_round(current, turn=Turn(prompt, begin, without))
-
-    def without(self, text: TokenText, place: int, token: int | None = None) -> tuple[int, ...]:
-        """Ban ``token`` at a position of a branch; return all tokens banned there."""
-        key = (text.take[0], text.index, text.path(place))
-        known = self._banned.get(key, ())
-        if token is not None and token not in known:
-            known = self._banned[key] = (*known, token)
-        return known
+            session.begin_round(current, turn=Turn(prompt, begin, ()))
 
     # ---- log-probabilities of a text
 
@@ -311,5 +286,4 @@ class Tokens(Instrument):
             lookup.cancel()
         self._scoring.clear()
         self._refused.clear()
-        self._banned.clear()
         self.version += 1

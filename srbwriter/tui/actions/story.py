@@ -97,8 +97,11 @@ def save(screen: WriteScreen) -> None:
 
 @command(STORY, "Begin with a sample", writes=True)
 def openings(screen: WriteScreen) -> None:
-    """Choose an opening and have branches written at once."""
-    offer_openings(screen)
+    """Choose an opening and have branches written at once; if the story has text, begin a new one."""
+    if screen.session.text().strip():
+        screen.run("new_story")
+    else:
+        offer_openings(screen)
 
 
 @command(STORY, "Export the story")
