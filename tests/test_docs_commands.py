@@ -71,8 +71,9 @@ def test_flags_in_the_pages_are_taken(page: str) -> None:
         given = words(line)
         command = commands.COMMANDS.get(given[0] if given else "", commands.DEFAULT)
         parser = flags.Parser(f"srbwriter {command.name}".rstrip())
-        command.load().configure(parser, every_key())
-        assert parser.read(flags.joined(given[bool(command.name) :])).problems == (), line
+        command.configure(parser, every_key())
+        read = parser.read(given[bool(command.name) :])
+        assert not read.problems and not read.surplus, line
 
 
 # ---- they are run

@@ -7,6 +7,7 @@ models, and imports no user interface, server or native library before one is ne
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.table import every_key, overview
+from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, Settings, keys, load
 
 __all__ = ["main"]
@@ -63,17 +64,14 @@ def _drop_output() -> None:
 
 def _run(argv: list[str]) -> int:
     command = commands.COMMANDS.get(argv[0] if argv else "", commands.DEFAULT)
-    face = command.load()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
-    table = overview() if brief else every_key()
+    table = every_key(brief=brief)
     epilog = "" if command.name else f"{commands.listing()}\n\n{flags.exit_codes()}"
-    parser = flags.Parser(f"srbwriter {command.name}".rstrip(), face.description, epilog)
+    parser = flags.Parser(f"srbwriter {command.name}".rstrip(), command.description, epilog)
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
-    parser.elsewhere = [flag for key in table for flag in key.flags]
-    face.configure(parser, table)
-    arguments = parser.read(flags.joined(argv[1:] if command.name else argv))
-    if not command.name and (story := getattr(arguments, "story", None)) in commands.COMMANDS:
-        raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
+    command.configure(parser, table)
+    arguments = parser.read(argv[1:] if command.name else argv)
+    arguments.problems += tuple(_surplus(parser.prog, arguments))
     chosen = flags.chosen(arguments, table)
     try:
         settings = load(table, chosen, os.environ, arguments.config, arguments.problems)
@@ -83,9 +81,22 @@ def _run(argv: list[str]) -> int:
         settings = load(table, chosen, {}, Path(os.devnull))
         settings.warnings = (*error.problems, *settings.warnings)
     if command.examines:
-        return face.run(arguments, settings)
+        return command.run(arguments, settings)
     with _log(settings, arguments.remarks):
-        return face.run(arguments, settings)
+        return command.run(arguments, settings)
+
+
+def _surplus(program: str, arguments: argparse.Namespace) -> list[str]:
+    """Say what is wrong with words too many: a command in the wrong place, an unknown one, or the words."""
+    story: str | None = getattr(arguments, "story", None) if program == "srbwriter" else None
+    if story in commands.COMMANDS:
+        return [f"the command comes first: srbwriter {story} …"]
+    if story is not None and arguments.surplus:
+        unknown = f"no command is called {story}, and a title of several words needs quotes"
+        return [f"{unknown} — `srbwriter --help` lists the commands"]
+    return [
+        f"{word!r} is one word too many — `{program} --help` shows the usage" for word in arguments.surplus
+    ]
 
 
 @contextlib.contextmanager

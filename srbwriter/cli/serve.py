@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.config import ConfigError, Key, Settings, keys
+from srbwriter.cli.exits import say
+from srbwriter.config import Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ WS_PORT = Key[int | None](
     "server.ws_port", INTEGER, None,
     "one more port, for clients that expect WebSockets on a port of their own, such as 5005", ("--ws-port",),
     minimum=0, maximum=65535,
-)
-UNIX_SOCKET = Key[Path | None](
-    "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",),
 )
 TCP = Key[tuple[str, ...]](
     "server.tcp", TEXTS, (),
@@ -118,9 +115,6 @@ OPTIONS: tuple[Key[Any], ...] = tuple(
 )
 """Every row above, in order. Names are those of the fields of ServerSettings."""
 
-_READ_HERE = (API_KEY_FILE, CHAT_TEMPLATE_FILE, UNIX_SOCKET)
-"""Keys that are no fields of ServerSettings."""
-
 
 def run(settings: Settings) -> int:
     """Serve until a signal arrives; return the exit code.
@@ -132,9 +126,8 @@ def run(settings: Settings) -> int:
     from srbwriter.engine.types import Cancelled
 
     elsewhere = launch.elsewhere(settings)
-    with _failures():
-        options = server_settings(settings)
-        server.check_settings(options)
+    options = server_settings(settings)
+    server.check_settings(options)
     fetch_named_model(settings)
     launch.check_models(settings)
     loader = launch.loader(settings, notify=say)
@@ -154,28 +147,8 @@ def run(settings: Settings) -> int:
         say(f"listening on {url}")
         Thread(target=announce, name="srbwriter-announce", daemon=True).start()
 
-    try:
-        with _failures():
-            return server.run(loader, options, listening, needs_model=not elsewhere)
-    except Exception as error:
-        if error is loader.error:
-            raise Failure(str(error), Exit.MODEL) from error
-        raise
-    finally:
-        loader.close()
-
-
-@contextlib.contextmanager
-def _failures() -> Generator[None]:
-    """Convert errors of a server that cannot start into Failure or ConfigError, which have exit codes."""
-    from srbwriter.server.settings import AddressError, ServerError
-
-    try:
-        yield
-    except AddressError as error:
-        raise Failure(str(error)) from error
-    except ServerError as error:
-        raise ConfigError(*error.problems) from error
+    with contextlib.closing(loader):
+        return server.run(loader, options, listening, needs_model=not elsewhere)
 
 
 def server_settings(settings: Settings) -> ServerSettings:
@@ -186,27 +159,20 @@ def server_settings(settings: Settings) -> ServerSettings:
     from srbwriter.server.settings import ServerSettings, read_keys, read_text
 
     settings = launch.suit_model(settings)
-    fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _READ_HERE}
-    options = ServerSettings(
-        **fields,
-        n=launch.branches(settings),
-        max_n=settings[keys.MAX_N],
-        sampling=launch.sampling(settings),
-        line_stop=launch.stop(settings),
-    )
-    if (file := settings[UNIX_SOCKET]) is not None:
-        options = replace(options, host=(str(file),))
-    if (seed := settings[keys.SEED]) is not None:
-        options = replace(options, sampling=replace(options.sampling, seed=seed))
+    fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS}
+    if (keys_file := fields.pop("api_key_file")) is not None:
+        fields["api_keys"] = (*fields["api_keys"], *read_keys(keys_file))
+    if (template := fields.pop("chat_template_file")) is not None:
+        fields["chat_template"] = read_text(template, "the chat template")
+    n, sampling = launch.branches(settings), launch.sampling(settings)
     if settings.source(keys.N) != "default":
-        options = replace(options, line_n=options.n)
+        fields["line_n"] = n
     if settings.source(keys.MAX_TOKENS) != "default":
-        options = replace(options, n_predict=settings[keys.MAX_TOKENS])
-    if (file := settings[API_KEY_FILE]) is not None:
-        options = replace(options, api_keys=(*options.api_keys, *read_keys(file)))
-    if (file := settings[CHAT_TEMPLATE_FILE]) is not None:
-        options = replace(options, chat_template=read_text(file, "the chat template"))
-    return options
+        fields["n_predict"] = settings[keys.MAX_TOKENS]
+    if (seed := settings[keys.SEED]) is not None:
+        sampling = replace(sampling, seed=seed)
+    line_stop = launch.stop(settings)
+    return ServerSettings(**fields, n=n, max_n=settings[keys.MAX_N], sampling=sampling, line_stop=line_stop)
 
 
 # ---- beside the terminal app, on one engine with it
@@ -215,20 +181,16 @@ def server_settings(settings: Settings) -> ServerSettings:
 def server_beside(settings: Settings) -> Beside:
     """Return a context manager that runs a server on a session's engine and yields its address.
 
-    Raises ConfigError for settings that are invalid, or unsupported by a remote engine. Entering it raises
-    Failure if the address cannot be bound.
+    Raises ServerError for settings that are invalid; entering it, if the address cannot be listened on.
     """
     from srbwriter import server
 
-    with _failures():
-        options = server_settings(settings)
-        server.check_settings(options)
+    options = server_settings(settings)
+    server.check_settings(options)
 
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:
-        with _failures():
-            loader = cast("EngineLoader", SessionLoader(session))
-            handle = server.start_in_thread(loader, options)
+        handle = server.start_in_thread(cast("EngineLoader", SessionLoader(session)), options)
         try:
             yield handle.url
         finally:

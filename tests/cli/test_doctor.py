@@ -23,11 +23,6 @@ BUILD = {
     "binding": "0.3.36", "ggml": "0.25", "backends": ["CPU"],
     "features": "CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1 | NEON = 1 | DOTPROD = 1",
 }  # fmt: skip
-CARD = {
-    "name": "CUDA0", "description": "NVIDIA GeForce RTX 4070", "kind": "gpu", "free": 11 * 10**9,
-    "total": 12 * 10**9,
-}  # fmt: skip
-
 Report = dict[str, list[Finding]]
 Examine = Callable[..., Report]
 
@@ -105,20 +100,16 @@ def test_the_report_for_people(examine: Examine, capsys: pytest.CaptureFixture[s
     )
 
 
-def test_wrong_permissions(examine: Examine) -> None:
+def test_a_folder_that_cannot_be_written(examine: Examine) -> None:
     make()
-    library = "~/.local/share/srbwriter/library"
-    for mode, words, cure in (
-        (0o500, "cannot be written", f"chmod u+rwx {library}; ls -ld {library}"),
-        (0o755, "other users can read", f"chmod 700 {library}"),
-    ):
-        paths.library_dir().chmod(mode)
-        finding = only_problem(examine(), "folders")
-        assert words in finding.words and finding.cure == cure
-        assert paths.library_dir().stat().st_mode & 0o777 == mode, "nothing is changed"
+    paths.library_dir().chmod(0o500)
+    finding = only_problem(examine(), "folders")
+    library = paths.library_dir()
+    assert "cannot be written" in finding.words and finding.cure == f"chmod u+rwx {library}; ls -ld {library}"
+    assert library.stat().st_mode & 0o777 == 0o500, "nothing is changed"
 
 
-def test_no_model(examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_model(examine: Examine) -> None:
     gone = "/nowhere/gone.gguf"
 
     def cure(*flags: str) -> str:
@@ -127,16 +118,8 @@ def test_no_model(examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
         return finding.cure
 
     assert cure("-m", gone) == "srbwriter models"
-    with monkeypatch.context() as patch:
-        patch.setenv("SRBWRITER_MODEL", gone)
-        assert cure() == "unset SRBWRITER_MODEL"
     put(paths.overlay_file(), f'[model]\npath = "{gone}"\n')
-    paths.tighten_folders()
     assert cure() == "srbwriter models forget"
-    paths.overlay_file().unlink()
-    put(paths.models_dir() / "novelist.gguf", "no model")
-    paths.tighten_folders()
-    assert only_problem(examine(), "model").cure == "rm ~/.local/share/srbwriter/models/novelist.gguf"
 
 
 def test_a_model_that_the_free_memory_does_not_hold(
@@ -153,54 +136,27 @@ def test_settings_that_cannot_be_used_do_not_keep_doctor_from_its_work(
     put(paths.config_file(), "[generation]\nn = 'many'\n")
     monkeypatch.setenv("SRBWRITER_MODEL_THREADS", "x")
     assert {(name, finding.cure) for name, finding in problems(examine())} == {
-        ("settings", "${EDITOR:-nano} ~/.config/srbwriter/config.toml"),
+        ("settings", f"${{EDITOR:-nano}} {paths.config_file()}"),
         ("settings", "unset SRBWRITER_MODEL_THREADS"),
     }
 
 
-VULKANINFO = """cat <<END
-GPU0:
-	deviceType         = PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU
-	deviceName         = Intel(R) Arc(tm) Graphics
-GPU1:
-	deviceType         = PHYSICAL_DEVICE_TYPE_CPU
-	deviceName         = llvmpipe
-END"""
-
-
-@pytest.mark.parametrize(
-    ("program", "script", "name", "option"),
-    [
-        ("nvidia-smi", "echo 'NVIDIA GeForce RTX 4070'", "NVIDIA GeForce RTX 4070", "CUDA"),
-        ("", "", "gfx1100", "HIP"),
-        ("vulkaninfo", VULKANINFO, "Intel(R) Arc(tm) Graphics", "VULKAN"),
-    ],
-)
-def test_a_gpu_that_is_not_used(
-    examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, script: str, name: str,
-    option: str,
-) -> None:  # fmt: skip
-    if program:
-        put(tmp_path / "bin" / program, f"#!/bin/sh\n{script}\n")
-        (tmp_path / "bin" / program).chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    else:
-        nodes = doctor.ROOT / "sys/class/kfd/kfd/topology/nodes"
-        put(doctor.ROOT / "dev/kfd", "")
-        put(nodes / "0/properties", "simd_count 0\n")
-        put(nodes / "1/properties", "cpu_cores 0\nsimd_count 192\n")
-        put(nodes / "1/name", f"{name}\n")
+def test_a_gpu_that_is_not_used(examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin/nvidia-smi"
+    put(program, "#!/bin/sh\necho 'NVIDIA GeForce RTX 4070'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     finding = only_problem(examine(), "GPUs")
-    assert finding.words.startswith(f"{name} is there")
-    command = r"(pip|\S+ -m pip) install --force-reinstall --no-cache-dir --no-binary llama-cpp-python "
-    cure = rf'CMAKE_ARGS="-DGGML_{option}=on" {command}llama-cpp-python==0\.3\.36'
+    assert finding.words.startswith("NVIDIA GeForce RTX 4070 is there")
+    command = r"\S+ -m pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python "
+    cure = rf'CMAKE_ARGS="-DGGML_CUDA=on" {command}llama-cpp-python==0\.3\.36'
     assert re.fullmatch(cure, finding.cure)
 
 
 def test_the_page_has_the_commands_for_every_kind_of_gpu() -> None:
     page = (Path(cli.__file__).parents[2] / "docs/cli.md").read_text("utf-8")
     for option in ("CUDA", "HIP", "METAL", "VULKAN"):
-        command = doctor.reinstall(f"GGML_{option}").replace(doctor.pip(), "pip")
+        command = doctor.reinstall(f"GGML_{option}").replace(f"{sys.executable} -m pip", "pip")
         assert command in page.splitlines()
 
 
@@ -222,15 +178,15 @@ def test_a_llama_cpp_that_crashes_or_hangs_is_a_finding(
     doctor.ask_llama.cache_clear()
     found = doctor.ask_llama()
     doctor.ask_llama.cache_clear()
-    assert isinstance(found, doctor.NoNative) and words in str(found) and found.cure
+    assert words in found["error"] and found["cure"]
 
 
 def test_checks_go_on_without_llama_cpp_or_one_that_fails(
     monkeypatch: pytest.MonkeyPatch, examine: Examine
 ) -> None:
-    monkeypatch.setattr(doctor, "ask_llama", lambda: doctor.NoNative("it is gone", "pip install it"))
+    monkeypatch.setattr(doctor, "ask_llama", lambda: {"error": "it is gone", "cure": "pip install it"})
     report = examine()
-    assert {name for name, _ in problems(report)} == {"llama.cpp", "GPUs"}
+    assert only_problem(report, "llama.cpp").cure == "pip install it"
     assert report["model"][0].words.startswith("in use is storyteller")
     monkeypatch.setattr(doctor, "CHECKS", {"one": lambda _: 1 / 0, "two": lambda _: []})
     report = examine()
