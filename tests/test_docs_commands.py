@@ -29,7 +29,7 @@ PAGES = (
     "docs/first-story.md", "docs/formats.md", "docs/models.md", "docs/remote.md",
     "docs/sillytavern.md",
 )  # fmt: skip
-ELSEWHERE = ("pull", "-hf", "--connect", "ssh", "MODEL=", "pip install", "curl")
+ELSEWHERE = ("pull", "COPY", "-hf", "--connect", "ssh", "MODEL=", "pip install", "curl")
 """What needs the network, another machine, or minutes."""
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -157,8 +157,8 @@ def batched(parts: list[str]) -> list[tuple[str, str]]:
     [
         ("README.md", 8),
         ("docs/better-model.md", 3),
-        ("docs/cli.md", 24),
-        ("docs/files.md", 4),
+        ("docs/cli.md", 22),
+        ("docs/files.md", 3),
         ("docs/first-story.md", 2),
         ("docs/formats.md", 8),
         ("docs/models.md", 3),

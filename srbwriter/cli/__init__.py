@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -49,10 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return Exit.OK
     except Exception as error:  # the last resort: every failure ends with a message
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        if isinstance(error, OSError) and error.filename is None:  # of the output, such as a full disk
             _drop_output()
-            say("the output could not be written: the disk is full — free some space, or write it elsewhere")
-            return Exit.ERROR
         return _report(error)
 
 

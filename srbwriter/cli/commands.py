@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from srbwriter.config import Settings, Table
 
 
-class Command(NamedTuple):
+class ShellCommand(NamedTuple):
     """A command: its name, a one-line summary, and the module where it is.
 
     There ``run_NAME`` runs it and has its description, and ``NAME_arguments`` adds its arguments. A
@@ -42,25 +42,24 @@ class Command(NamedTuple):
 COMMANDS = {
     command.name: command
     for command in (
-        Command("write", "write branches of a prompt to standard output", "write"),
-        Command("new", "create a story in the library", "stories"),
-        Command("open", "open the terminal app on a story", "app"),
-        Command("list", "list the stories of the library", "stories"),
-        Command("info", "describe a story", "stories"),
-        Command("rename", "change the title of a story", "stories"),
-        Command("export", "write a story as a book, text or JSON", "transfers"),
-        Command("import", "create a story from a file of another program", "transfers"),
-        Command("check", "check the files of stories for damage", "stories"),
-        Command("backup", "list, make and restore copies of a story", "copies"),
-        Command("delete", "take a story out of the library; it can be restored", "copies"),
-        Command("models", "list the models of this machine, choose one, get others", "models"),
-        Command("settings", "list all settings: default, meaning, flag and variable", "settings", True),
-        Command("doctor", "find problems of this installation, and what fixes them", "doctor", True),
-        Command("completion", "make bash, zsh or fish complete commands and names", "completion", True),
+        ShellCommand("write", "write branches of a prompt to standard output", "write"),
+        ShellCommand("new", "create a story in the library", "stories"),
+        ShellCommand("open", "open the terminal app on a story", "app"),
+        ShellCommand("list", "list the stories of the library", "stories"),
+        ShellCommand("info", "describe a story, and set title and author", "stories"),
+        ShellCommand("export", "write a story as a book, text or JSON", "transfers"),
+        ShellCommand("import", "create a story from a file of another program", "transfers"),
+        ShellCommand("check", "check the files of stories for damage", "stories"),
+        ShellCommand("backup", "list, make and restore copies of a story", "copies"),
+        ShellCommand("delete", "take a story out of the library; it can be restored", "copies"),
+        ShellCommand("models", "list the models of this machine, choose one, get others", "models"),
+        ShellCommand("settings", "list all settings: default, meaning, flag and variable", "settings", True),
+        ShellCommand("doctor", "find problems of this installation, and what fixes them", "doctor", True),
+        ShellCommand("completion", "make bash, zsh or fish complete commands and names", "completion", True),
     )
 }
 
-DEFAULT = Command("", "open the terminal app, or serve", "app")
+DEFAULT = ShellCommand("", "open the terminal app, or serve", "app")
 """The command that runs when none is named."""
 
 

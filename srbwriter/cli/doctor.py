@@ -1,9 +1,8 @@
-"""``srbwriter doctor``: one list of checks of this machine and the program's files. Nothing is changed."""
+"""``srbwriter doctor``: what is well on this machine and with the program's files, and what is not."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -13,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import requires
 from pathlib import Path
@@ -30,10 +29,12 @@ from srbwriter.engine.types import EngineError, ModelError
 from srbwriter.models import ModelsError, free_memory, memory, size_words
 from srbwriter.version import __version__
 
-ROOT = Path("/")  # contains proc and dev
+CPUINFO, AMD = Path("/proc/cpuinfo"), Path("/dev/kfd")
 PROBE_SECONDS = 60
 LEAST_MEMORY, LEAST_SPACE = 512_000_000, 100_000_000  # bytes that should be free
 LLAMA = "llama-cpp-python"
+_NEEDED = {"avx": "AVX", "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "asimddp": "DOTPROD"}
+"""Processor features without which llama.cpp is several times slower: name in Linux, name in llama.cpp."""
 
 
 class Finding(NamedTuple):
@@ -58,24 +59,18 @@ def run_doctor(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter doctor --json
       srbwriter doctor -m novelist
     """
-    report: list[dict[str, Any]] = []
-    care = 0
-    for name, check in CHECKS.items():
-        found: list[Finding] = []
-        try:
-            found += check(settings)
-        except Exception as error:  # a check that fails is a finding too, and does not stop the others
-            found.append(Finding("care", f"this check failed: {type(error).__name__}: {error}"))
-        care += sum(finding.state == "care" for finding in found)
-        report.append({"name": name, "findings": [finding._asdict() for finding in found]})
+    found: list[Finding] = []
+    for finding in (*examine_machine(), *examine_files(settings), *examine_model(settings)):
+        found.append(finding)
         if not arguments.json:
-            print(name)
-            for state, words, cure in found:
-                print(f"  {state.upper() if state == 'care' else state:<4}  {plain(words)}")
-                if cure:
-                    print(f"          {plain(cure)}", flush=True)
+            state, words, cure = finding
+            print(f"{state.upper() if state == 'care' else state:<4}  {plain(words)}")
+            if cure:
+                print(f"        {plain(cure)}", flush=True)
+    care = sum(finding.state == "care" for finding in found)
     if arguments.json:
-        print(document({"version": __version__, "care": care, "checks": report}))
+        findings = [finding._asdict() for finding in found]
+        print(document({"version": __version__, "care": care, "findings": findings}))
     else:
         things = {0: "Nothing needs", 1: "1 thing needs"}.get(care, f"{care} things need")
         print(f"\n{things} care.")
@@ -105,10 +100,6 @@ def ask_llama() -> dict[str, Any]:
     return {**answer, "cure": reinstall()} if "error" in answer else answer
 
 
-def _devices() -> list[Device]:
-    return [Device(**row) for row in ask_llama().get("devices", ())]
-
-
 def reinstall(option: str = "") -> str:
     """Return the command that builds llama.cpp again on this machine, with an option of CMake."""
     pinned = next((line for line in requires("srbwriter") or () if line.startswith(LLAMA)), LLAMA)
@@ -117,80 +108,60 @@ def reinstall(option: str = "") -> str:
     return f'CMAKE_ARGS="-D{option}=on" {command}' if option else command
 
 
-# ---- the checks
-
-
-def check_machine(_: Settings) -> Iterator[Finding]:
+def examine_machine() -> Iterator[Finding]:
+    """Look at memory, the build of llama.cpp, and the GPUs."""
     yield Finding("ok", f"srbwriter {__version__}, Python {platform.python_version()}, {platform.platform()}")
     words = f"{size_words(free_memory())} of {size_words(memory())} of memory free"
     if free_memory() >= LEAST_MEMORY:
         yield Finding("ok", words)
     else:
         yield Finding("care", f"{words}: too little for a model", "ps -Ao rss,pid,comm | sort -rn | head")
-
-
-_NEEDED = {"avx": "AVX", "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "asimddp": "DOTPROD"}
-"""Processor features without which llama.cpp is several times slower: name in Linux, name in llama.cpp."""
-
-
-def check_llama(_: Settings) -> Iterator[Finding]:
-    """How llama.cpp was built, and whether it uses what this processor has."""
-    if "error" in (answer := ask_llama()):
+    answer = ask_llama()
+    if "error" in answer:
         yield Finding("care", answer["error"], answer["cure"])
         return
     build = answer["build"]
     backends = ", ".join(build["backends"]) or "none"
     yield Finding("ok", f"{LLAMA} {build['binding']}, ggml {build['ggml']}, backends: {backends}")
-    used, there = set(re.findall(r"(\w+) = 1", build["features"])), set[str]()
-    with contextlib.suppress(OSError):  # Linux has this file
-        there = set(re.findall(r"\w+", (ROOT / "proc/cpuinfo").read_text("utf-8", "replace")))
+    used = set(re.findall(r"(\w+) = 1", build["features"]))
+    there = set(re.findall(r"\w+", CPUINFO.read_text("utf-8", "replace"))) if CPUINFO.exists() else set[str]()
     if missing := [ours for theirs, ours in _NEEDED.items() if theirs in there and ours not in used]:
         words = f"llama.cpp was built without {', '.join(missing)}, which this processor has: it is slow"
         yield Finding("care", words, reinstall("GGML_NATIVE"))
-
-
-def check_gpus(_: Settings) -> Iterator[Finding]:
-    """The GPUs in use, or one that the system has and llama.cpp was not built for."""
-    used = gpus(_devices())
-    for device in used:
+    devices = gpus([Device(**row) for row in answer["devices"]])
+    for device in devices:
         words = f"{device.product}: {size_words(device.free)} of {size_words(device.total)} free"
         yield Finding("ok", f"{words}, used through {device.name}")
-    if not used:
-        seen: list[tuple[str, str]] = []
-        if shutil.which("nvidia-smi"):
-            command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=15)
-            seen = [(name, "CUDA") for name in done.stdout.splitlines() if done.returncode == 0]
-        if (ROOT / "dev/kfd").exists():
-            seen.append(("a GPU by AMD", "HIP"))
-        if sys.platform == "darwin" and platform.machine() == "arm64":
-            seen.append(("the GPU of Apple's chip", "METAL"))
-        for name, option in seen:
-            words = f"{name} is there, and llama.cpp was built without {option}: it is not used"
-            yield Finding("care", words, reinstall(f"GGML_{option}"))
-        if not seen:
-            yield Finding("ok", "none is found; the model runs on the processor")
+    if devices:
+        return
+    seen = [("a GPU by AMD", "HIP")] if AMD.exists() else []
+    if sys.platform == "darwin" and platform.machine() == "arm64":
+        seen.append(("the GPU of Apple's chip", "METAL"))
+    if shutil.which("nvidia-smi"):
+        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=15)
+        seen += [(name, "CUDA") for name in done.stdout.splitlines() if done.returncode == 0]
+    for name, option in seen:
+        words = f"{name} is there, and llama.cpp was built without {option}: it is not used"
+        yield Finding("care", words, reinstall(f"GGML_{option}"))
+    if not seen:
+        yield Finding("ok", "no GPU is found; the model runs on the processor")
 
 
-def check_settings(settings: Settings) -> Iterator[Finding]:
+def examine_files(settings: Settings) -> Iterator[Finding]:
+    """Look at the settings, and whether the program can write to its folders."""
     for words in settings.warnings:
         own = words.startswith(str(paths.overlay_file()))
         cure = f"rm {paths.overlay_file()}" if own else f"${{EDITOR:-nano}} {paths.config_file()}"
         variable = re.match(r"(?:unknown variable )?(SRBWRITER_\w+)", words)
         yield Finding("care", words, f"unset {variable[1]}" if variable else cure)
-    if not settings.warnings:
-        yield Finding("ok", f"nothing is wrong in {paths.config_file()} and variables")
-
-
-def check_folders(_: Settings) -> Iterator[Finding]:
-    """Whether the program can write to its folders."""
     for what, folder in {
         "stories": paths.library_dir(), "models": paths.models_dir(),
         "copies, logs and locks": paths.state_dir(), "cached model states": paths.cache_dir(),
     }.items():  # fmt: skip
         place = next(above for above in (folder, *folder.parents) if above.exists())
-        here, free, mode = shlex.quote(str(place)), shutil.disk_usage(place).free, place.stat().st_mode
-        if not place.is_dir() or not os.access(place, os.R_OK | os.W_OK | os.X_OK) or mode & 0o700 != 0o700:
+        here, free = shlex.quote(str(place)), shutil.disk_usage(place).free
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK) or place.stat().st_mode & 0o700 != 0o700:
             yield Finding("care", f"{here} cannot be written ({what})", f"chmod u+rwx {here}; ls -ld {here}")
         elif free < LEAST_SPACE:
             words = f"{what}: {size_words(free)} free in {here}: too little to save safely"
@@ -199,8 +170,8 @@ def check_folders(_: Settings) -> Iterator[Finding]:
             yield Finding("ok", f"{what}: {folder}, {size_words(free)} free")
 
 
-def check_model(settings: Settings) -> Iterator[Finding]:
-    """The model in use: whether it is there, where it runs and whether it fits."""
+def examine_model(settings: Settings) -> Iterator[Finding]:
+    """Look at the model in use: whether it is there, where it runs and whether it fits."""
     if launch.elsewhere(settings):
         from srbwriter.engine.remote.engine import RemoteEngine
 
@@ -217,20 +188,11 @@ def check_model(settings: Settings) -> Iterator[Finding]:
         forget = settings.source(keys.MODEL) == "remembered"
         yield Finding("care", str(error), "srbwriter models forget" if forget else "srbwriter models")
         return
-    if placement := launch.placement_of(path, launch.engine_options(settings), _devices()):
-        where = device_words(_devices(), placement.gpu_layers, placement.layers - 1)
+    devices = [Device(**row) for row in ask_llama().get("devices", ())]
+    if placement := launch.placement_of(path, launch.engine_options(settings), devices):
+        where = device_words(devices, placement.gpu_layers, placement.layers - 1)
         words = f"in use is {path.stem}: it runs on {where}, with a context of {placement.window} tokens"
         yield Finding("ok", words)
         for note in placement.notes:
             smaller = f"srbwriter models use {bundled_model().stem}"
             yield Finding("note" if placement.fits else "care", note, "" if placement.fits else smaller)
-
-
-CHECKS: dict[str, Callable[[Settings], Iterable[Finding]]] = {
-    "this machine": check_machine,
-    "llama.cpp": check_llama,
-    "GPUs": check_gpus,
-    "settings": check_settings,
-    "folders": check_folders,
-    "model": check_model,
-}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn, cast
 
@@ -65,12 +64,8 @@ class Parser(argparse.ArgumentParser):
                     yield from below.every_argument()
 
     def error(self, message: str) -> NoReturn:
-        if isinstance(error := sys.exc_info()[1], argparse.ArgumentError):
-            flag = (error.argument_name or "").partition("/")[0]
-            if isinstance(action := self._option_string_actions.get(flag), StoreSetting):
-                message = f"{flag}: its value is missing: expected {action.key.expected}"
-        message = message.removeprefix("argument ")
-        raise Failure(f"{message} — `{self.prog} --help` shows the usage", Exit.USAGE)
+        problem = message.removeprefix("argument ")
+        raise Failure(f"{problem} — `{self.prog} --help` shows the usage", Exit.USAGE)
 
 
 def add_actions(target: argparse.ArgumentParser) -> Callable[..., argparse.ArgumentParser]:

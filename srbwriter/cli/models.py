@@ -208,16 +208,10 @@ def _recommended(settings: Settings) -> None:
     else:
         here = "fetched" if best.model.is_here else f"{size_words(best.model.size or 0)} to fetch"
         print(f"For this machine: {best.model.name}, {here}.\n  {_command(best.model)}")
-    if others:
-        cells: list[tuple[str, ...]] = [("others", "kind", "size", "memory", "here", "licence")]
-        for model, verdict in others:
-            size, memory = (size_words(number) if number else "" for number in (model.size, model.memory))
-            here = "fetched" if model.is_here else verdict
-            cells.append((model.name, model.kind, size, memory, here, model.licence))
-        head, *lines = columns(cells, right=(2, 3)).splitlines()
-        print(f"\n{head}")
-        for line, row in zip(lines, others, strict=True):
-            print(f"{line}\n  {_command(row.model)}")
+    for model, verdict in others:
+        sizes = f"{size_words(model.size or 0)}, needs {size_words(model.memory or 0)} of memory"
+        here = "fetched" if model.is_here else verdict
+        print(f"\n{model.name} ({here}): {model.kind}, {sizes}, {model.licence}\n  {_command(model)}")
     gpus = "".join(f", {gpu.name} {size_words(gpu.free)} free" for gpu in machine.gpus) or ", no GPU is used"
     say(f"this machine has {size_words(machine.memory)} of memory{gpus}; models need theirs for eight panes")
     say(f"slow is below three words a second in each of eight branches; the facts are as of {found.date}")

@@ -144,6 +144,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def info_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.add_argument("story", metavar="STORY", help=STORY)
+    parser.add_argument("--title", metavar="TITLE", help="give it another title, and its file another name")
     parser.add_argument("--author", metavar="NAME", help="set who writes it")
     parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
@@ -151,20 +152,22 @@ def info_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
 
 def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
     """
-    Say what is in a story: words, branches, chapters, copies. With a flag, set who writes it and in which
-    language; books and pages made of it say so too.
+    Say what is in a story: words, branches, chapters, copies. With a flag, set what it is called, who writes
+    it and in which language; books and pages made of it say so too.
 
       srbwriter info orchard
       srbwriter info orchard.srbw --json
+      srbwriter info "First story" --title "The Orchard"
       srbwriter info orchard --author "Ada L." --language en-GB
     """
-    path = find_story(arguments.story)
-    given = {
-        name: value for name in ("author", "language") if (value := getattr(arguments, name)) is not None
-    }
+    path = find_story(arguments.story).resolve()
+    names = ("title", "author", "language")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given:
         with Story.open(path) as story:
             story.set_properties(replace(story.properties, **given))
+            title = story.title
+        path = _named_after_title(path, title) if "title" in given else path
     with Story.open(path, readonly=True) as story:
         facts, damage = _facts(story), story.damage
     if damage is not None:
@@ -175,6 +178,18 @@ def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
         print(plain(str(facts["title"] or path.stem)))
         print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
     return Exit.OK if damage is None else Exit.DAMAGED
+
+
+def _named_after_title(path: Path, title: str) -> Path:
+    """Move a story of the library to the file name of its title, and return its path."""
+    target = library.free_path(path.parent, title)
+    base, _, number = target.stem.rpartition("-")
+    if path.parent != paths.library_dir().resolve() or (number.isdigit() and path.stem == base):
+        return path  # it is elsewhere, or has that name already
+    recents().remove(path)
+    library.move(path, target)
+    recents().add(target, title, time.time())
+    return target
 
 
 def _facts(story: Story) -> dict[str, Any]:
@@ -197,33 +212,6 @@ def _shown(fact: Any) -> str:
     if isinstance(fact, dict):
         fact = [f"{name} {number}" for name, number in cast("dict[str, int]", fact).items()]
     return (", ".join(cast("list[str]", fact)) or "none") if isinstance(fact, list) else str(fact)
-
-
-def rename_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
-    parser.add_argument("story", metavar="STORY", help=STORY)
-    parser.add_argument("title", metavar="TITLE", help="its new title")
-
-
-def run_rename(arguments: argparse.Namespace, settings: Settings) -> int:
-    """
-    Give a story another title. Its file gets a new name too if it is in the library.
-
-      srbwriter rename "First story" "The Orchard"
-      srbwriter rename orchard.srbw "The Orchard"
-    """
-    path = find_story(arguments.story).resolve()
-    with Story.open(path) as story:
-        story.rename(arguments.title)
-        title = story.title
-    if path.parent == paths.library_dir().resolve():
-        target = library.free_path(path.parent, title)
-        base, _, number = target.stem.rpartition("-")
-        if not (number.isdigit() and path.stem == base):  # else it has that name already
-            recents().remove(path)
-            path = library.move(path, target)
-            recents().add(path, title, time.time())
-    print(path)
-    return Exit.OK
 
 
 def check_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
