@@ -72,8 +72,7 @@ def test_flags_in_the_pages_are_taken(page: str) -> None:
         command = commands.COMMANDS.get(given[0] if given else "", commands.DEFAULT)
         parser = flags.Parser(f"srbwriter {command.name}".rstrip())
         command.configure(parser, every_key())
-        read = parser.read(given[bool(command.name) :])
-        assert not read.problems and not read.surplus, line
+        parser.parse_args(given[bool(command.name) :])
 
 
 # ---- they are run

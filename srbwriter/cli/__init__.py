@@ -7,8 +7,8 @@ models, and imports no user interface, server or native library before one is ne
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return Exit.OK
     except Exception as error:  # the last resort: every failure ends with a message
-        if isinstance(error, OSError) and error.filename is None:  # of the output, such as a full disk
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _drop_output()
         return _report(error)
 
@@ -67,13 +67,24 @@ def _run(argv: list[str]) -> int:
     parser = flags.Parser(f"srbwriter {command.name}".rstrip(), command.description, epilog)
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
     command.configure(parser, table)
-    arguments = parser.read(argv[1:] if command.name else argv)
-    arguments.problems += tuple(_surplus(parser.prog, arguments))
+    arguments, surplus = parser.parse_known_args(argv[1:] if command.name else argv)
+    story: str | None = None if command.name else getattr(arguments, "story", None)
+    if story in commands.COMMANDS:
+        raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
+    if surplus and story is not None and not surplus[0].startswith("-"):
+        words = f"no command is called {story}, and a title of several words needs quotes"
+        raise Failure(f"{words} — `srbwriter --help` lists the commands", Exit.USAGE)
+    if surplus:
+        parser.error(
+            f"{surplus[0]} is no flag of it"
+            if surplus[0].startswith("-")
+            else f"{surplus[0]!r} is one word too many"
+        )
     chosen = flags.chosen(arguments, table)
     try:
-        settings = load(table, chosen, os.environ, arguments.config, arguments.problems)
+        settings = load(table, chosen, os.environ, arguments.config)
     except ConfigError as error:
-        if not command.examines or arguments.problems:
+        if not command.examines:
             raise
         settings = load(table, chosen, {}, Path(os.devnull))
         settings.warnings = (*error.problems, *settings.warnings)
@@ -81,19 +92,6 @@ def _run(argv: list[str]) -> int:
         return command.run(arguments, settings)
     with _log(settings, arguments.remarks):
         return command.run(arguments, settings)
-
-
-def _surplus(program: str, arguments: argparse.Namespace) -> list[str]:
-    """Say what is wrong with words too many: a command in the wrong place, an unknown one, or the words."""
-    story: str | None = getattr(arguments, "story", None) if program == "srbwriter" else None
-    if story in commands.COMMANDS:
-        return [f"the command comes first: srbwriter {story} …"]
-    if story is not None and arguments.surplus:
-        unknown = f"no command is called {story}, and a title of several words needs quotes"
-        return [f"{unknown} — `srbwriter --help` lists the commands"]
-    return [
-        f"{word!r} is one word too many — `{program} --help` shows the usage" for word in arguments.surplus
-    ]
 
 
 @contextlib.contextmanager
@@ -134,8 +132,8 @@ def _code(error: Exception) -> Exit | None:
     from srbwriter.engine.types import EngineError, ModelError
     from srbwriter.formats import FormatError
     from srbwriter.models.files import ModelsError
-    from srbwriter.story import StoryError
-    from srbwriter.story.model import DraftError, Refused
+    from srbwriter.story import Refused, StoryError
+    from srbwriter.story.model import DraftError
 
     match error:
         case Failure():

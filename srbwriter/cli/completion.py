@@ -80,8 +80,9 @@ def _script(shell: str) -> str:
         part = group.add_parser(command.name, help=command.summary, description=command.description)
         command.configure(part, table)
     kinds = {"STORY": "stories", "MODEL": "models", keys.MODEL.name: "models", THEME.name: "themes"}
+    by_name = {key.name: key for key in table}
     for action in whole.every_argument():
-        key = action.key if isinstance(action, flags.StoreSetting) else None
+        key = by_name.get(action.dest)
         if kind := kinds.get(key.name if key else str(action.metavar)):
             complete = {"bash": f"_srbwriter_{kind}", "zsh": f"_srbwriter_{kind}"}
             complete["fish"] = f"(srbwriter completion {kind}; {shtab.FILE['fish']})"

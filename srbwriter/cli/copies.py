@@ -11,7 +11,7 @@ from srbwriter import paths
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions
-from srbwriter.cli.stories import STORY, check_new, find_story, recents
+from srbwriter.cli.stories import STORY, find_story, recents
 from srbwriter.config import Settings, Table
 from srbwriter.story import Story, files, library
 from srbwriter.story.backup import backups, deleted_from, discard, snapshot
@@ -20,7 +20,7 @@ from srbwriter.story.backup import backups, deleted_from, discard, snapshot
 def backup_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     actions = add_actions(parser)
     parser.set_defaults(story=None, json=False)  # without an action the copies are listed
-    listed = actions("list", "list copies, the newest first", "Without a story: those of all, also deleted.")
+    listed = actions("list", "list the copies of a story, or of all, also deleted ones; the newest first")
     listed.add_argument("story", metavar="STORY", nargs="?", help=STORY)
     listed.add_argument("--json", action="store_true", help="print the list as JSON")
     made = actions("make", "make a copy that stays until you delete it")
@@ -28,9 +28,6 @@ def backup_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     made.add_argument("name", metavar="NAME", nargs="?", default="by hand", help="what to call the copy")
     restored = actions("restore", "make a story of a copy")
     restored.add_argument("copy", metavar="COPY", type=Path, help="file of a copy, as `list` shows it")
-    restored.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="file to make, outside the library"
-    )
 
 
 def run_backup(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -41,14 +38,13 @@ def run_backup(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter backup list orchard
       srbwriter backup make orchard "before the rewrite"
       srbwriter backup restore COPY
-      srbwriter backup restore COPY -o old-orchard.srbw
     """
     match arguments.action:
         case "make":
             file, folder = _sound(arguments.story, "copied")
             print(snapshot(file, folder, arguments.name))
         case "restore":
-            _restore(arguments.copy, arguments.output)
+            _restore(arguments.copy)
         case _:
             _list(arguments.story, as_json=arguments.json)
     return Exit.OK
@@ -83,18 +79,17 @@ def _list(named: str | None, *, as_json: bool) -> None:
         say("there are no copies" + (f" of {named}; `srbwriter backup make` makes one" if named else ""))
 
 
-def _restore(file: Path, output: Path | None) -> None:
-    check_new(output)
+def _restore(file: Path) -> None:
     path = paths.expanded(file).resolve()
     copy = next((copy for copy in backups(path.parent) if copy.path.resolve() == path), None)
     if copy is None:
         raise Failure(f"{file}: there is no such copy — `srbwriter backup list` shows them", Exit.USAGE)
     if (original := deleted_from(copy)) is not None:
         title = files.title_of(copy)
-        made = files.undelete(copy, output or original)
+        made = files.undelete(copy, original)
     else:
         title = files.moment_title(copy)  # so that two stories never have one title
-        made = files.copy_as(copy.path, output or library.free_path(paths.library_dir(), title), title)
+        made = files.copy_as(copy.path, library.free_path(paths.library_dir(), title), title)
     recents().add(made, title, time.time())
     print(made.resolve())
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, cast
 
 from srbwriter.cli.exits import Exit, Failure
-from srbwriter.config import Key, Table, keys
+from srbwriter.config import Key, Table
 from srbwriter.config.keys import RETIRED, SECTIONS
-from srbwriter.config.kinds import ADDRESS, SWITCH, TEXTS
+from srbwriter.config.kinds import SWITCH, TEXTS
 
 WITHOUT_EFFECT = (
-    (
-        ("--cont-batching", "-cb", "--no-cont-batching", "-nocb"),
-        "requests of all clients are always batched",
-        0,
-    ),
+    (("--cont-batching", "-cb", "--no-cont-batching", "-nocb"), "all requests are batched", 0),
     (("--threads-http",), "one event loop serves every connection; the number is not used", 1),
     (("--embedding", "--embeddings"), "requests for embeddings are always answered, beside all others", 0),
     (("--rerank", "--reranking"), "texts are not ranked here; llama-server does that", 0),
@@ -26,11 +22,7 @@ WITHOUT_EFFECT = (
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of the program. Nothing is abbreviated; text is laid out as written.
-
-    Its result has ``problems``: flags that are unknown and values that they do not take; and ``surplus``:
-    words that belong to no flag.
-    """
+    """A parser of the program. Nothing is abbreviated; text is laid out as written; errors are Failures."""
 
     def __init__(self, prog: str, description: str = "", epilog: str = "", **options: Any) -> None:
         super().__init__(
@@ -41,19 +33,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             **options,
         )
-
-    def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line. Raises Failure where argparse cannot go on, such as at a missing value."""
-        arguments, rest = self.parse_known_args(
-            list(words), argparse.Namespace(problems=(), remarks=(), surplus=[])
-        )
-        for before, word in zip(["", *rest], rest, strict=False):
-            if word.startswith("-"):
-                flag, cure = word.partition("=")[0], f"`{self.prog} --help` lists those it takes"
-                arguments.problems += (f"unknown flag {flag} — {cure}",)
-            elif not before.startswith("-"):  # else it may be the value of an unknown flag
-                arguments.surplus.append(word)
-        return arguments
+        self.set_defaults(remarks=())
 
     def every_argument(self) -> Iterator[argparse.Action]:
         """Yield its arguments, and those of the commands below it."""
@@ -68,20 +48,13 @@ class Parser(argparse.ArgumentParser):
         raise Failure(f"{problem} — `{self.prog} --help` shows the usage", Exit.USAGE)
 
 
-def add_actions(target: argparse.ArgumentParser) -> Callable[..., argparse.ArgumentParser]:
-    """Return what adds an action to a command: its name, a one-line summary, and more for ``--help``.
-
-    The one that was chosen is ``arguments.action``, as in ``srbwriter models use``.
-    """
+def add_actions(target: argparse.ArgumentParser) -> Callable[[str, str], argparse.ArgumentParser]:
+    """Return what adds an action to a command, which ``arguments.action`` is then: a name and a summary."""
     group = target.add_subparsers(
         dest="action", metavar="ACTION", title="actions, each with a --help", parser_class=Parser
     )
 
-    def add(name: str, summary: str, more: str = "") -> argparse.ArgumentParser:
-        description = f"{summary[0].upper()}{summary[1:]}.\n\n{more}".rstrip()
-        return group.add_parser(name, help=summary, description=description)
-
-    return add
+    return lambda name, summary: group.add_parser(name, help=summary, description=summary)
 
 
 def exit_codes() -> str:
@@ -107,7 +80,10 @@ def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection
 
 def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
     """Return the settings that were given as flags, by key name."""
-    return {name: value for name, value in vars(arguments).items() if name in table}
+    given = vars(arguments).items()
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given if name in table
+    }
 
 
 def default_text(key: Key[Any]) -> str:
@@ -122,34 +98,22 @@ def spellings(key: Key[Any]) -> tuple[str, ...]:
 
 
 def _add_key(group: Any, key: Key[Any]) -> None:
+    def read(text: str) -> Any:
+        try:
+            return key.read_text(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(key.complaint(text)) from None
+
     words = key.help + (f": {', '.join(key.kind.choices)}" if key.kind.choices else "")
     words += f" (default {default})" if (default := default_text(key)) else ""
+    # A value that is not on the command line may come from elsewhere, so flags have no defaults here.
     options: dict[str, Any] = {"dest": key.name, "default": argparse.SUPPRESS}
     options["help"] = words.replace("%", "%%")
     if key.kind is SWITCH:
         group.add_argument(*key.flags, action=argparse.BooleanOptionalAction, **options)
     else:
-        group.add_argument(*key.flags, key=key, action=StoreSetting, metavar=key.kind.metavar, **options)
-
-
-class StoreSetting(argparse.Action):
-    """Stores the value of a key's flag, or why it is invalid. Texts add up; a second model is refused."""
-
-    def __init__(self, key: Key[Any], **options: Any) -> None:
-        self.key = key
-        super().__init__(**options)
-
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
-        before = getattr(namespace, self.dest, None)
-        problem = self.key.complaint(values)
-        try:
-            value = self.key.read_text(values)
-        except ValueError:
-            namespace.problems += (f"{option} {problem}",)
-            return
-        if before is not None and (self.key is keys.MODEL or self.key.kind is ADDRESS):
-            namespace.problems += (f"{option} '{before}' and '{values}': expected {self.key.expected}",)
-        setattr(namespace, self.dest, (*(before or ()), *value) if self.key.kind is TEXTS else value)
+        action = "extend" if key.kind is TEXTS else "store"  # texts add up
+        group.add_argument(*key.flags, type=read, action=action, metavar=key.kind.metavar, **options)
 
 
 class _Say(argparse.Action):

@@ -27,12 +27,10 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     used.add_argument("name", metavar="MODEL", help="a name of the list, or a file")
     actions("forget", "write with the bundled model again")
     actions("recommended", "name the free model for this machine, then others; no network is used")
-    more = "The token in HF_TOKEN is sent if set; HF_ENDPOINT can name another hub."
-    pulled = actions("pull", "fetch a model from Hugging Face", more)
+    pulled = actions("pull", "fetch a model from Hugging Face, with the token in HF_TOKEN, if set")
     pulled.add_argument(
         "model", metavar="OWNER/REPO[:QUANT or FILE]", help="the repository, and the quantisation or file",
     )  # fmt: skip
-    pulled.add_argument("--list", action="store_true", help="list the files, and fetch nothing")
     pulled.add_argument("--use", action="store_true", help="write with it from now on")
 
 
@@ -49,9 +47,10 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     match arguments.action:
         case "use":
-            from srbwriter.models import read_header
+            from srbwriter.models import find, read_header
 
-            file = _named(arguments.name)
+            path = expanded(arguments.name)
+            file = path.absolute() if path.is_file() else find(arguments.name)
             read_header(file)
             _remember(file, settings)
         case "forget":
@@ -86,7 +85,6 @@ def _list(settings: Settings, *, as_json: bool) -> None:
             "place": model.place,
             "size": model.size,
             "quantisation": model.quantisation,
-            "architecture": header.architecture if header else "",
             "context": header.context if header else 0,
             "memory": need.total if header else None,
             "verdict": need.verdict(memory, budget) if header else "unusable",
@@ -107,14 +105,6 @@ def _list(settings: Settings, *, as_json: bool) -> None:
     say(f"this machine has {size_words(memory)} of memory, {size_words(free)} free; in use (*) is {in_use}")
 
 
-def _named(name: str) -> Path:
-    """Return the file with this path, or the model with this name. Raises ModelsError."""
-    from srbwriter.models import find
-
-    path = expanded(name)
-    return path.absolute() if path.is_file() else find(name)
-
-
 def _remember(file: Path | None, settings: Settings) -> None:
     """Write with a file or the bundled model from now on, and say what overrules that."""
     from srbwriter.demo import bundled_model
@@ -132,20 +122,12 @@ def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.models import Wanted, memory, memory_budget, pull, size_words
 
     plan = pull.plan(Wanted.parse(arguments.model), lambda header: launch.model_run(settings, header))
-    model, suggested = plan.model, plan.suggested
-    if arguments.list:
-        rows = [("", "quantisation", "size", "memory", "file")]
-        for one in plan.models:
-            mark = "*" if one is suggested else ""
-            rows.append((mark, one.quantisation, size_words(one.size), size_words(one.need), one.path))
-        print(columns(rows, right=(2, 3)))
-        say("* suits this machine")
-        return
+    model = plan.model
     say(f"{model.path}: {size_words(model.size)}, needs about {size_words(model.need)} of memory")
     if model.need > memory_budget():
-        advice = "none of this repository fits well; a smaller model would be faster"
-        if suggested.need <= memory_budget():
-            advice = f"{suggested.quantisation or suggested.path} would fit"
+        advice = "a smaller model would be faster"
+        if plan.suggested.need <= memory_budget():
+            advice = f"{plan.suggested.quantisation or plan.suggested.path} would fit"
         say(f"this machine has {size_words(memory())}; {advice}")
     with progress_shown() as progress:
         file = pull.fetch(plan, progress)
@@ -165,23 +147,21 @@ def fetch_named_model(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def progress_shown() -> Generator[Progress]:
-    """Show download progress on standard error: a bar on a terminal, else a line every ten percent."""
+    """Show download progress on standard error: a bar on a terminal, else a line at the end."""
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, TaskID, TimeRemainingColumn, TransferSpeedColumn
 
     looks = "{task.description}", DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     console = Console(stderr=True, markup=False)
     tasks: dict[str, TaskID] = {}
-    tenths: dict[str, int] = {}
     with Progress(*looks, console=console, disable=not console.is_terminal) as bars:
 
         def progress(name: str, done: int, total: int, /) -> None:
             if name not in tasks:
                 tasks[name] = bars.add_task(name)
             bars.update(tasks[name], completed=done, total=total or None)
-            if total and not console.is_terminal and (tenth := 10 * done // total) > tenths.get(name, -1):
-                tenths[name] = tenth
-                say(f"{name}: {10 * tenth} %")
+            if done == total and not console.is_terminal:
+                say(f"{name}: 100 %")
 
         try:
             yield progress

@@ -136,8 +136,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
         changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(story.modified))
         cells.append((story.title, "?" if story.problem else str(story.words), changed, str(story.path)))
         if story.problem:
-            cure = f" — srbwriter check {shlex.quote(str(story.path))} says more"
-            say(f"{story.path} {story.problem}{'' if ' — ' in story.problem else cure}")
+            say(f"{story.path} {story.problem} (srbwriter check says more)")
     print(columns(cells, right=(1,)))
     return Exit.OK
 

@@ -44,7 +44,6 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
     Write a story as a book, text or JSON. The format follows from the file's extension, or is named.
 
       srbwriter export orchard -o orchard.epub
-      srbwriter export orchard -o orchard.docx
       srbwriter export orchard.srbw -o orchard.json
       srbwriter export orchard -o orchard.loom.json
       srbwriter export orchard -o - --format text | wc -w
@@ -99,10 +98,8 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
     Make a story of a file or a project: Word, OpenDocument, EPUB, HTML, Markdown, text, Scrivener,
     Obsidian, Loom, mikupad, Kobold Lite, SillyTavern, NovelAI, ChatGPT, Claude and more.
 
-      srbwriter import tree.json
       srbwriter import novel.docx
       srbwriter import chapters/*.md
-      srbwriter import chapters/ --as-one
       srbwriter import one.md novel.docx --as-one --title "The Orchard"
       srbwriter import Novel.scriv
       srbwriter import --encoding cp1252 old.txt

@@ -192,8 +192,3 @@ WRONG = (
     ("--preload /none", "the preloaded prompt cannot be read"),
     ("--api-key-file /none", "the list of keys cannot be read"),
 )
-
-
-def test_a_second_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--serve", "-m", "a.gguf", "--model", "b.gguf"]) == Exit.USAGE
-    assert "'a.gguf' and 'b.gguf'" in capsys.readouterr().err
