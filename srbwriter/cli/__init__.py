@@ -71,15 +71,12 @@ def _run(argv: list[str]) -> int:
     story: str | None = None if command.name else getattr(arguments, "story", None)
     if story in commands.COMMANDS:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
-    if surplus and story is not None and not surplus[0].startswith("-"):
-        words = f"no command is called {story}, and a title of several words needs quotes"
-        raise Failure(f"{words} — `srbwriter --help` lists the commands", Exit.USAGE)
+    if surplus and surplus[0].startswith("-"):
+        parser.error(f"unknown flag {surplus[0]}")
+    if surplus and story is not None:
+        parser.error(f"no command is called {story}, and a title of several words needs quotes")
     if surplus:
-        parser.error(
-            f"{surplus[0]} is no flag of it"
-            if surplus[0].startswith("-")
-            else f"{surplus[0]!r} is one word too many"
-        )
+        parser.error(f"{surplus[0]!r} is one word too many")
     chosen = flags.chosen(arguments, table)
     try:
         settings = load(table, chosen, os.environ, arguments.config)

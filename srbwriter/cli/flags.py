@@ -80,10 +80,8 @@ def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection
 
 def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
     """Return the settings that were given as flags, by key name."""
-    given = vars(arguments).items()
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in given if name in table
-    }
+    given = {name: value for name, value in vars(arguments).items() if name in table}
+    return {name: tuple(value) if table[name].kind is TEXTS else value for name, value in given.items()}
 
 
 def default_text(key: Key[Any]) -> str:

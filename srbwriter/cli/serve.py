@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SECONDS_TO_END = 5.0
 
 
-def _row(name: str, kind: Kind[Any], default: Any, words: str, *flags: str, **bounds: float) -> Key[Any]:
+def _row(name: str, kind: Kind[Any], default: Any, words: str, *flags: str, **bounds: Any) -> Key[Any]:
     """Return a key of the section; its flag has its name unless ``flags`` begin with another long one."""
     own = () if flags and flags[0].startswith("--") else (f"--{name.replace('_', '-')}",)
     return Key(f"server.{name}", kind, default, words, (*own, *flags), **bounds)

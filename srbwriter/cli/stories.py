@@ -156,7 +156,7 @@ def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
 
       srbwriter info orchard
       srbwriter info orchard.srbw --json
-      srbwriter info "First story" --title "The Orchard"
+      srbwriter info "First story" --title "The Mill"
       srbwriter info orchard --author "Ada L." --language en-GB
     """
     path = find_story(arguments.story).resolve()

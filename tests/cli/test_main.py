@@ -94,7 +94,7 @@ def test_everything_that_is_wrong_in_file_and_variables_is_said_in_one_go(
     [
         ("info", "are required: STORY"),
         ("write Once --n x --temprature 1", "--n/-n: 'x': expected a whole number from 1 to 64"),
-        ("write Once --port 9", "--port is no flag of it — `srbwriter write --help` shows"),
+        ("write Once --port 9", "unknown flag --port — `srbwriter write --help` shows"),
         ("search", "no story is called search"),
         ("search x", "no command is called search, and a title of several words needs quotes"),
         ("models use a b --measur", "'b' is one word too many"),
