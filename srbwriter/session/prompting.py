@@ -326,7 +326,7 @@ class Prompter:
         parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
         parts += [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
         return Context(
-            parts, len(assembly.tokens), self.engine.n_ctx, [str(p) for p in assembly.problems],
+            parts, len(assembly.tokens), self.engine.n_ctx, list(assembly.problems),
             self.frame.describe(settings), self.frame.apply(settings).template is not None,
         )  # fmt: skip
 
