@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
-import sqlite3
 import time
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from secrets import token_hex
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.connection import connect, inode_of, log_of, not_saved, remove
-from srbwriter.story.journal import FileLock, read_log
+from srbwriter.story.disk import inode_of, not_saved, remove
+from srbwriter.story.journal import FileLock
 from srbwriter.story.model import DamagedStory, NotAStory, NotSaved
-from srbwriter.story.store import SUFFIX, VERSION, put_rows
+from srbwriter.story.store import SUFFIX, new_token, write_whole
 
 KEEP_DAYS = 14
 DELETED = "deleted"
@@ -169,20 +166,20 @@ def _copy(source: Path, target: Path) -> None:
 
     A temporary file is renamed to ``target`` when it is complete.
     """
+    from srbwriter.story.open import read_story
+
     temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
     try:
         paths.make_folder(target.parent)
-        temp.touch(paths.OWN_FILE)  # unlike SQLite, the system gives the reason for a failure
-        _copy_database(source, temp)
+        image = read_story(source)
+        if image.damage is not None:
+            raise DamagedStory(source, image.damage.problem)
+        write_whole(temp, image.rows, new_token())
         library.rename(temp, target)
     except FileExistsError as error:
         if not target.exists():  # the folder's path is a file
             raise NotSaved(target, f"{error.filename} is no folder", full=False) from error
         raise NotAStory(target, "is already there — choose another name") from None
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise not_saved(target, error) from error
-        raise DamagedStory(source, str(error)) from error
     except OSError as error:
         raise not_saved(target, error) from error
     finally:
@@ -219,28 +216,6 @@ def _runs(process: int) -> bool:
     except OSError as error:
         return error.errno == errno.EPERM
     return True
-
-
-def _copy_database(source: Path, target: Path) -> None:
-    log = read_log(source) if log_of(source).exists() else None
-    mode = "ro" if os.access(source.parent, os.W_OK) else "ro&immutable=1"
-    with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as new:
-        new.execute("PRAGMA synchronous = OFF")  # one sync at the end suffices
-        with contextlib.closing(connect(source, mode)) as old:
-            old.backup(new)
-        new.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a log beside it
-        if new.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-            token = new.execute("SELECT json FROM value WHERE key = 'token'").fetchone()
-            new.execute("BEGIN")
-            if log is not None and token is not None:
-                put_rows(new, log.after(json.loads(token[0])) or {})
-            new.execute("UPDATE value SET json = ? WHERE key = 'token'", (json.dumps(token_hex(8)),))
-            new.execute("COMMIT")
-    descriptor = os.open(target, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def newest_good(folder: Path) -> Backup | None:

@@ -5,26 +5,30 @@ Every format reads and writes drafts; see :mod:`srbwriter.story.model`.
 
 from __future__ import annotations
 
-import json
+import time
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from srbwriter.story.languages import language_tag
+from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
     DraftNode,
     Generation,
+    JsonObject,
     NodeId,
     OnProgress,
     Span,
     State,
     StoryDraft,
+    as_object,
     settings_from,
-    settings_text,
+    settings_json,
 )
-from srbwriter.story.node import NO_RECIPE, Node
-from srbwriter.story.spans import Spans, encode, fit, plain, text_of, tidy
+from srbwriter.story.node import Node, row_of
+from srbwriter.story.spans import Spans, fit, plain, tidy
+from srbwriter.story.tree import Rows
 from srbwriter.story.words import well_formed
 
 if TYPE_CHECKING:
@@ -37,9 +41,9 @@ _LONG = 32_000
 """Characters of a node by a person, about; longer ones are cut at paragraphs, so that a key writes little."""
 
 
-def to_draft(story: Story, progress: OnProgress) -> StoryDraft:
+def to_draft(story: Story, values: JsonObject, progress: OnProgress) -> StoryDraft:
     """Return everything but the undo history, and the nodes that only undo needs, as a draft."""
-    order = _exported(story)
+    order = _exported(story, bool(values.get("own_root")))
     taken = {node.name for node in order if node.name}
     names = {node.id: node.name or _free(str(node.id), taken) for node in order}
     nodes: list[DraftNode] = []
@@ -47,22 +51,13 @@ def to_draft(story: Story, progress: OnProgress) -> StoryDraft:
         if not done % _AT_ONCE:
             progress(done / len(order))
         nodes.append(_draft_node(node, names))
-    came = cast("dict[str, Any]", story.values.get("draft") or {})
-    values = story.values.items()
-    properties = story.properties
+    came, properties = as_object(values.get("draft")), story.properties
     return StoryDraft(
-        nodes,
-        names.get(story.current, nodes[0].id),
-        title=properties.title,
-        byline=properties.author,
-        language=properties.language,
-        created=came.get("created"),
-        modified=came.get("modified"),
-        meta=came.get("meta", {}),
-        id=story.id,
-        values={key[2:]: value for key, value in sorted(values) if key.startswith("x-")},
+        nodes, names.get(story.current, nodes[0].id), properties.title, properties.author,
+        properties.language, came.get("created"), came.get("modified"), came.get("meta", {}), story.id,
+        values={key[2:]: value for key, value in sorted(values.items()) if key.startswith("x-")},
         days=story.days(),
-    )
+    )  # fmt: skip
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -71,7 +66,7 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _exported(story: Story) -> list[Node]:
+def _exported(story: Story, own_root: bool) -> list[Node]:
     """Return every node with a text of its own, parents first, without an empty root added by the import."""
     order: list[Node] = []
     stack = [ROOT]
@@ -85,7 +80,6 @@ def _exported(story: Story) -> list[Node]:
     tops = [node for node in order if node.parent == ROOT]
     root = order[0]
     bare = not (root.bookmark or root.labels or root.note or root.title or root.own_settings)
-    own_root = story.values.get("own_root")
     return order[1:] if own_root and len(tops) == 1 and bare else order
 
 
@@ -109,29 +103,38 @@ def _draft_node(node: Node, names: dict[NodeId, str]) -> DraftNode:
     )
 
 
-def fill(story: Story, draft: StoryDraft, progress: OnProgress) -> None:
-    """Fill an empty story with a checked ``draft``."""
+def rows_of(draft: StoryDraft, progress: OnProgress) -> Rows:
+    """Return the rows of a story for a checked ``draft``."""
     own_root = bool(draft.root.text) or draft.root.author == "model"
     numbers = _numbers(draft, own_root)
-    story.leave_out(max(numbers.values()))
+    spare = max(numbers.values())
+    nodes = {ROOT: Node(ROOT, None)}
     ends: dict[str, NodeId] = {}
-    with story.change():
-        for done, node in enumerate(draft.nodes):
-            if not done % _AT_ONCE:
-                progress(done / len(draft.nodes))
-            parent = ends.get(node.parent_id or "") or (ROOT if own_root else None)
-            ends[node.id] = _put(story, node, numbers[node.id], parent)
-        story.put("current", story.nearest_living(ends[draft.current_id]))
-        for key, value in {"title": draft.title, "own_root": own_root, "author": draft.byline}.items():
-            story.put(key, value)
-        if draft.language:
-            story.put("language", language_tag(draft.language) or draft.language)
-        came = {"created": draft.created, "modified": draft.modified, "id": draft.id, "meta": draft.meta}
-        story.put("draft", came)
-        for key, value in draft.values.items():
-            story.put(f"x-{key}", value)
-        for day, progress_of_day in draft.days.items():
-            story.put_day(day, progress_of_day)
+    for done, each in enumerate(draft.nodes):
+        if not done % _AT_ONCE:
+            progress(done / len(draft.nodes))
+        parent = ends.get(each.parent_id or "", ROOT if own_root else None)
+        node, *parts = _nodes_of(each, numbers[each.id], parent)
+        nodes[node.id] = node
+        for part in parts:
+            spare += 1
+            part.id, part.parent, node = spare, node.id, part
+            nodes[spare] = part
+        ends[each.id] = node.id
+    here: NodeId | None = ends[draft.current_id]
+    living = here
+    while here is not None:
+        living = living if nodes[here].state == State.LIVING else nodes[here].parent
+        here = nodes[here].parent
+    language = language_tag(draft.language) or draft.language or default_language()
+    values: JsonObject = {
+        "title": draft.title, "author": draft.byline, "language": language, "current": living or ROOT,
+        "own_root": own_root, "uuid": str(uuid4()),
+        "draft": {"created": draft.created, "modified": draft.modified, "id": draft.id, "meta": draft.meta},
+    } | {f"x-{key}": value for key, value in draft.values.items()}  # fmt: skip
+    rows: Rows = {("value", key): value for key, value in values.items()}
+    rows |= {("day", day): astuple(done) for day, done in draft.days.items()}
+    return rows | {("node", number): row_of(node) for number, node in nodes.items()}
 
 
 def _numbers(draft: StoryDraft, own_root: bool) -> dict[str, NodeId]:
@@ -157,26 +160,24 @@ def _number(node: DraftNode) -> NodeId:
     return int(node.id) if digits and str(int(node.id)) == node.id else 0
 
 
-def _put(story: Story, draft: DraftNode, number: NodeId, parent: NodeId | None) -> NodeId:
-    """Add the node of a draft, in parts if it is long; return the last of its nodes."""
+def _nodes_of(draft: DraftNode, number: NodeId, parent: NodeId | None) -> list[Node]:
+    """Return the node of a draft, in parts if it is long."""
     made, marks = draft.generation or Generation(), draft.marks
     spans = tidy(map(_sound, draft.spans)) if draft.spans else plain(well_formed(draft.text), draft.author)
     parts = list(_parts(spans)) if draft.author != "model" else [spans]
     node = Node(
         number, parent, draft.order, State.BINNED if marks.deleted and number != ROOT else State.LIVING,
-        draft.author, recipe=story.recipe(made.model, made.sampling) if draft.generation else NO_RECIPE,
-        seed=made.seed, finish_reason=made.finish_reason, bookmark=marks.bookmark, visited=marks.visited,
+        draft.author, model=made.model, sampling=made.sampling, seed=made.seed,
+        finish_reason=made.finish_reason, bookmark=marks.bookmark, visited=marks.visited,
         title=well_formed(marks.title), note=well_formed(marks.note),
-        labels=well_formed("\n".join(marks.tags)), own_settings=settings_text(draft.settings),
-        extra=json.dumps(draft.meta) if draft.meta else None,
-        name=None if draft.id == str(number) else well_formed(draft.id), created=draft.created or 0.0,
+        labels=well_formed("\n".join(marks.tags)), own_settings=settings_json(draft.settings),
+        meta=draft.meta, name=None if draft.id == str(number) else well_formed(draft.id),
+        created=draft.created or 0.0,
     )  # fmt: skip
-    node.text, node.runs = text_of(parts[0]), encode(parts[0], draft.author)
-    story.put_node(node)
-    last = number
-    for part in parts[1:]:
-        last = story.add_node(last, part, draft.author).id
-    return last
+    found = [node, *(Node(0, 0, author=draft.author, created=time.time()) for _ in parts[1:])]
+    for each, part in zip(found, parts, strict=True):
+        each.spans = part
+    return found
 
 
 def _parts(spans: Spans) -> Iterator[Spans]:

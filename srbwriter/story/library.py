@@ -9,30 +9,19 @@ import contextlib
 import json
 import os
 import re
-import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from srbwriter import paths
-from srbwriter.story.connection import NO_STORY, log_of, not_saved
-from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, TooNew
-from srbwriter.story.store import SUFFIX, VERSION, looks_like_story, opened, version_of
+from srbwriter.story.disk import log_of, not_saved
+from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, NotSaved, TooNew
+from srbwriter.story.store import SUFFIX, VERSION, last_batch, summary_of
 from srbwriter.story.tree import Rows
-from srbwriter.story.words import Count
+from srbwriter.story.upgrade import read_old
 
 LONGEST_NAME = 150
 """Bytes of a file name. File systems allow 255; a number, a suffix and the names of its logs need room."""
-
-_LINE = """
-    WITH RECURSIVE line (id, parent, words, edges, depth) AS (
-        SELECT id, parent, words, edges, 0 FROM node
-        WHERE id = (SELECT CAST(json AS INTEGER) FROM value WHERE key = 'current')
-        UNION ALL
-        SELECT node.id, node.parent, node.words, node.edges, depth + 1
-        FROM node JOIN line ON node.id = line.parent
-        LIMIT 1 + (SELECT count(*) FROM node)
-    ) SELECT words, edges FROM line ORDER BY depth DESC"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +52,19 @@ def info(path: Path) -> StoryInfo:
     except OSError as error:
         raise NotAStory(path, error.strerror or str(error)) from error
     modified = max(stat.st_mtime, _modified(log_of(path)))
-    title, words, nodes, problem = path.stem, 0, 0, ""
+    shown: JsonObject = {}
+    problem = ""
     try:
-        with opened(path) as db:
-            version = version_of(db, path)
-            known = dict[str, str](db.execute("SELECT key, json FROM value WHERE key IN ('title', 'words')"))
-            title = str(json.loads(known["title"]))
-            nodes = int(db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0])
-            if version == VERSION:
-                words = int(json.loads(known.get("words", "0")))
-            else:
-                words = Count.total(db.execute(_LINE).fetchall()).words
-    except NotSaved as error:  # it cannot be read now
-        problem = str(error)
+        last = last_batch(path)
+        shown = last.summary if last.version == VERSION else summary_of(read_old(path).rows)
+        problem = "is damaged" if last.damage is not None or last.behind is not None else ""
+    except OSError as error:  # it cannot be read now
+        problem = str(not_saved(path, error))
     except TooNew as error:
         problem = error.problem
-    except DamagedStory as error:
-        code = getattr(error.__cause__, "sqlite_errorcode", 0)
-        if code == sqlite3.SQLITE_NOTADB and not looks_like_story(path):
-            raise NotAStory(path, NO_STORY) from error
+    except DamagedStory:
         problem = "is damaged"
-    except (sqlite3.Error, TypeError, ValueError, KeyError):
-        problem = "is damaged"
+    title, words, nodes = shown.get("title") or path.stem, shown.get("words", 0), shown.get("nodes", 0)
     return StoryInfo(path, title, words, nodes, modified, stat.st_size, problem)
 
 
@@ -121,9 +101,7 @@ def free_path(folder: Path, title: str) -> Path:
 
 def place_of_second(path: Path, rows: Rows) -> Path:
     """Return an unused path beside ``path`` for the writer's version of it, and name it so in ``rows``."""
-    row = rows.get(("value", "title"))
-    title = json.loads(row[1]) if row else path.stem
-    rows["value", "title"] = "title", json.dumps(f"{title} (your version)")
+    rows["value", "title"] = f"{rows.get(('value', 'title')) or path.stem} (your version)"
     return free_path(path.parent, f"{path.stem} your version")
 
 

@@ -11,8 +11,8 @@ and back. A draft is data: only :func:`check_draft` checks it. Conventions for e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from operator import add
@@ -176,17 +176,15 @@ class Settings:
         return replace(above, **values)
 
 
-def settings_text(settings: Settings) -> str | None:
+def settings_json(settings: Settings) -> JsonObject | None:
     """Return the set fields of ``settings`` as JSON; None if there are none."""
-    if settings == Settings():
-        return None
     values = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
-    return json.dumps(values) if values else None
+    return values or None
 
 
-def settings_from(text: str | None) -> Settings:
-    """The inverse of :func:`settings_text`."""
-    values = cast(dict[str, Any], json.loads(text) if text else {})
+def settings_from(values: JsonObject | None) -> Settings:
+    """The inverse of :func:`settings_json`."""
+    values = deepcopy(values or {})
     lore = cast(list[dict[str, Any]], values.get("lore", []))
     values["lore"] = [LoreEntry(**entry) for entry in lore]
     if values.get("template"):
@@ -422,30 +420,24 @@ class SecondFile:
 class Damage:
     """The unreadable parts of a damaged file. Nodes whose parent was lost are below the root.
 
-    ``doubtful`` nodes were read, but their text, marks or settings may have changed.
+    ``doubtful`` nodes were read, but may not be as they were written last.
     """
 
     problem: str
     read: int
-    missing_nodes: tuple[NodeId, ...] = ()
-    missing_text: tuple[NodeId, ...] = ()
-    missing_characters: int = 0
+    missing: tuple[NodeId, ...] = ()
     displaced: tuple[NodeId, ...] = ()
     doubtful: tuple[NodeId, ...] = ()
-    other: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.problem}; {counted(self.read, 'node')} read"]
-        if self.missing_nodes:
-            parts.append(f"nodes lost: {numbers(self.missing_nodes)}")
-        if self.missing_text:
-            characters = counted(self.missing_characters, "character")
-            parts.append(f"text of nodes {numbers(self.missing_text)} lost ({characters})")
+        if self.missing:
+            parts.append(f"nodes lost: {numbers(self.missing)}")
         if self.displaced:
             parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
         if self.doubtful:
             parts.append(f"nodes {numbers(self.doubtful)} may not be as they were written — read them over")
-        return "; ".join([*parts, *self.other])
+        return "; ".join(parts)
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,8 +13,7 @@ from srbwriter.story.lore import (
     keys_text,
     scan,
 )
-from srbwriter.story.model import LoreEntry, settings_from
-from srbwriter.story.upgrade import without_secondary_keys
+from srbwriter.story.model import LoreEntry
 
 
 def calls(entry: LoreEntry, text: str) -> bool:
@@ -116,8 +115,3 @@ def test_patterns_that_would_eat_the_memory_are_not_compiled(pattern: str) -> No
 )
 def test_keys_in_one_line_are_the_same_keys_again(keys: list[str]) -> None:
     assert keys_from(keys_text(keys)) == keys
-
-
-def test_an_entry_of_an_earlier_version_keeps_its_first_keys() -> None:
-    old = '{"lore": [{"id": "1", "keys": ["quay"], "secondary": ["night"], "logic": "all"}]}'
-    assert settings_from(without_secondary_keys(old)).lore == [LoreEntry("1", keys=["quay"])]

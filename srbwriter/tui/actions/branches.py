@@ -219,7 +219,7 @@ def bookmark(screen: WriteScreen) -> None:
     """Bookmark the branch, to find it later; again to remove the bookmark."""
     if (node := _branch_node(screen)) is not None:
         story = screen.session.story
-        story.mark(node, bookmark=not story.marks(node).bookmark)
+        story.mark(node, bookmark=not story.node(node).bookmark)
 
 
 @command(PART, "Take a word more", "w")
