@@ -26,7 +26,7 @@ async def test_a_moved_chapter_stops_branches_and_undo_shows_them(open_bench: Op
         bench.screen.editor.move_to(len(text))
         bench.screen.run("chapter_up")
         await bench.settle()
-        moved = "# Two\n\nShe left.\n\n# One\n\nIt rained."
+        moved = "# Two\n\nShe left.\n\n# One\n\nIt rained.\n\n"
         assert bench.screen.editor.text == bench.session.text() == moved
         await bench.press("ctrl+z")
         assert bench.session.text() == text and bench.texts()[0] == branch

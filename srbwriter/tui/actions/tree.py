@@ -15,7 +15,6 @@ from srbwriter.tui.tree.view import marks_words
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
 
-_MATCH = str.maketrans("", "", "\x02\x03")
 _MOST = 500  # the list shows only this many of the newest deleted branches
 TREE = "The tree"
 
@@ -63,10 +62,7 @@ def search(screen: WriteScreen) -> None:
             return
         hits = screen.session.story.search(words)
         texts = {node.id: node.text for node in screen.session.story.nodes([hit.node for hit in hits])}
-        choices = [
-            Choice(hit.node, " ".join(hit.snippet.translate(_MATCH).split()), preview=texts[hit.node])
-            for hit in hits
-        ]
+        choices = [Choice(hit.node, " ".join(hit.snippet.split()), preview=texts[hit.node]) for hit in hits]
         while not screen.on_top:
             screen.app.pop_screen()
         _choose(screen, f"Branches with {words}", choices, f"No branch has {words}.")
