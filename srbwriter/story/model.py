@@ -11,7 +11,7 @@ and back. A draft is data: only :func:`check_draft` checks it. Conventions for e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
@@ -234,8 +234,6 @@ class DraftNode:
     settings: Settings = field(default_factory=Settings)
     created: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
-    number: int | None = None
-    """Its number in the original story, if ``id`` is another name; interface values refer to numbers."""
 
     def mark(self, **marks: Any) -> None:
         """Change marks, by the field names of :class:`Marks`."""
@@ -340,24 +338,14 @@ def path_to(draft: StoryDraft, node_id: str) -> list[DraftNode]:
     return path[::-1]
 
 
-def reading_order(draft: StoryDraft, *, with_deleted: bool = True) -> Iterator[DraftNode]:
-    """Depth-first, siblings in order, without recursion (a novel is deeper than the call stack)."""
-    children = children_by_parent(draft)
-    stack = [draft.root]
-    while stack:
-        node = stack.pop()
-        if node.marks.deleted and not with_deleted:
-            continue
-        yield node
-        stack.extend(reversed(children[node.id]))
-
-
 def without_deleted(draft: StoryDraft) -> StoryDraft:
     """Return the draft without the bin; the current node becomes its nearest living ancestor."""
-    nodes = list(reading_order(draft, with_deleted=False)) or [DraftNode(id=draft.root.id)]
-    kept = {node.id for node in nodes}
-    living = [node.id for node in path_to(draft, draft.current_id) if node.id in kept]
-    return replace(draft, nodes=nodes, current_id=living[-1] if living else nodes[0].id)
+    kept: dict[str | None, DraftNode] = {}
+    for node in draft.nodes:
+        if not kept or (node.parent_id in kept and not node.marks.deleted):
+            kept[node.id] = node
+    here = next(node.id for node in reversed(path_to(draft, draft.current_id)) if node.id in kept)
+    return replace(draft, nodes=list(kept.values()), current_id=here)
 
 
 def as_object(value: JsonValue) -> JsonObject:
@@ -429,24 +417,20 @@ class Damage:
 
     def __str__(self) -> str:
         parts = [f"{self.problem}; {counted(self.read, 'node')} read"]
-        if self.missing:
-            parts.append(f"nodes lost: {numbers(self.missing)}")
-        if self.displaced:
-            parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
-        if self.doubtful:
-            parts.append(f"nodes {numbers(self.doubtful)} may not be as they were written — read them over")
+        for nodes, words in (
+            (self.missing, "lost"),
+            (self.displaced, "without their place, below the root"),
+            (self.doubtful, "not as written, perhaps — read them over"),
+        ):
+            if nodes:
+                more = f" and {len(nodes) - 20} more" if len(nodes) > 20 else ""
+                parts.append(f"nodes {', '.join(map(str, nodes[:20]))}{more}: {words}")
         return "; ".join(parts)
 
 
 def counted(number: int, noun: str) -> str:
     """Return a count with its noun, whose plural ends in s: ``1 word``, ``2 words``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def numbers(ids: Sequence[NodeId], most: int = 20) -> str:
-    """Return ``ids`` as text, at most ``most`` of them."""
-    shown = ", ".join(map(str, ids[:most]))
-    return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"
 
 
 class StoryError(Exception):

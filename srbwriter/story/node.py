@@ -19,8 +19,7 @@ class Node:
 
     ``runs`` are the encoded spans of the text; None for plain text by ``author``. ``model`` and ``sampling``
     say what wrote it. ``labels`` are tags, a line each. ``own_settings`` are those that were set here.
-    ``name`` is the node's id in the file that it was imported from. ``streaming`` is the vocabulary of a
-    model that writes at its end. Times are Unix seconds, UTC.
+    ``streaming`` is the vocabulary of a model that writes at its end. Times are Unix seconds, UTC.
     """
 
     id: NodeId
@@ -41,7 +40,6 @@ class Node:
     labels: str = ""
     own_settings: JsonObject | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
-    name: str | None = None
     created: float = 0.0
     streaming: str | None = None
     counted: tuple[int, int] | None = None
@@ -93,8 +91,8 @@ def node_of(row: list[Any]) -> Node:
 
 def fits(row: Any) -> bool:
     """Whether a row whose checksum is wrong is a node's all the same: the values are of the right types."""
-    usual = row_of(Node(ROOT, ROOT, runs=b"", seed=0, own_settings={}, name=""))
-    optional = ("parent", "runs", "seed", "own_settings", "name")
+    usual = row_of(Node(ROOT, ROOT, runs=b"", seed=0, own_settings={}))
+    optional = ("parent", "runs", "seed", "own_settings")
     values = as_list(row)
     return (
         len(values) == len(usual) and values[_FIELDS.index("author")] in AUTHORS

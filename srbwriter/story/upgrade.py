@@ -26,7 +26,7 @@ from srbwriter.story.store import Image, check_tree, summary_of
 
 _NODES = """
     SELECT node.id, parent, place, state, author, text, runs, model, sampling, seed, finish, title, note,
-        tags, settings, meta, name, created, flags
+        tags, settings, meta, created, flags
     FROM node JOIN body USING (id) LEFT JOIN recipe ON recipe.id = body.recipe ORDER BY node.id"""
 _BOOKMARK, _CHAPTER, _VISITED = 1, 2, 4
 _GONE = "head", "touched", "written", "gaps"
@@ -58,14 +58,14 @@ def _image(db: sqlite3.Connection) -> Image:
     chapters: dict[NodeId, str] = {}
     try:
         for row in db.execute(_NODES):
-            model, sampling, seed, finish, title, note, tags, settings, meta, name, created, flags = row[7:]
+            model, sampling, seed, finish, title, note, tags, settings, meta, created, flags = row[7:]
             if flags & _CHAPTER:
                 chapters[row[0]], title = title or "", ""
             values: list[Any] = [
                 *row[:7], model or "", json.loads(sampling or "{}"),
                 seed % 2**64 if seed is not None else None, finish or "", bool(flags & _BOOKMARK),
                 bool(flags & _VISITED), title or "", note or "", tags or "", _own_settings(settings),
-                json.loads(meta or "{}"), name, created or 0.0,
+                json.loads(meta or "{}"), created or 0.0,
             ]  # fmt: skip
             nodes[row[0]] = Node(*values)
     except (sqlite3.Error, UnicodeDecodeError) as error:

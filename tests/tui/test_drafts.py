@@ -128,7 +128,7 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(open_bench: Open
         await bench.press("enter")
         assert bench.app.screen is tree
         assert left(bench) == []
-        assert bench.session.story.marks(node).note == "wet quay"
+        assert bench.session.story.node(node).marks.note == "wet quay"
 
 
 async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> None:
@@ -144,7 +144,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         assert "before the program ended" in visible(bench)
         await bench.press("escape")
         assert bench.app.screen is tree
-        assert story.marks(node).note == "old"
+        assert story.node(node).marks.note == "old"
         assert left(bench) == []
 
         assert left(bench) == []

@@ -33,7 +33,7 @@ def state(bench: Bench) -> object:
     """All of the story that a command of the tree could change."""
     story = bench.session.story
     nodes = list(story.reading_order())
-    return nodes, story.current, [story.marks(node) for node in nodes], story.bin()
+    return nodes, story.current, [story.node(node).marks for node in nodes], story.bin()
 
 
 def is_typed_into(screen: Screen[Any]) -> bool:
