@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate, groupby
 from typing import Any, Literal, NamedTuple
 
@@ -341,6 +342,7 @@ class _Story:
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._tokenize = cache(tokenizer.tokenize)  # each cut that is tried needs much of the same text
         self._pieces: list[_Piece] = []
         self._nodes: dict[str, tuple[int, int]] = {}
         self._starts: dict[int, list[int]] = {}
@@ -411,7 +413,7 @@ class _Story:
                 found += [Segment("story", piece.text, piece.ids, piece.node, True) for piece in pieces]
             else:
                 text = "".join(piece.text for piece in pieces)
-                found.append(Segment("story", text, tuple(self._tokenizer.tokenize(text)), pieces[0].node))
+                found.append(Segment("story", text, tuple(self._tokenize(text)), pieces[0].node))
         return found
 
     def size(self, start: int) -> int:

@@ -42,7 +42,7 @@ def outline(text: str) -> list[Chapter]:
     at, fenced = 0, False
     for line in text.splitlines(keepends=True):
         bare = line.rstrip()
-        if bare.startswith(("```", "~~~")):
+        if bare.startswith("```"):
             fenced = not fenced
         elif bare and not fenced and not line[0].isalnum():
             if (heading := heading_line(bare)) is not None:

@@ -23,6 +23,7 @@ def test_the_outline_is_read_from_the_text() -> None:
         ("One", 1, "# One"), ("", 0, "* * *"), ("Two", 2, "## Two ##"),
     ]  # fmt: skip
     assert outline("") == outline("Nothing here.") == []
+    assert [c.shown for c in outline("# One\n\n~~~\n\n# Two")] == ["One", "* * *", "Two"]
 
 
 def test_a_chapter_begins_before_its_paragraph_and_gets_another_title(story: Story) -> None:
