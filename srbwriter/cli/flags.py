@@ -84,9 +84,10 @@ class Parser(argparse.ArgumentParser):
                 not_here = f"`{self.prog}` does not take {flag} — leave it out"
                 arguments.problems += (not_here if flag in self.elsewhere else unknown,)
             elif not before.startswith("-"):  # else it may be the value of an unknown flag
-                arguments.problems += (
-                    f"{word!r} is one word too many — `{self.prog} --help` shows the usage",
-                )
+                story = getattr(arguments, "story", None) if self.prog == "srbwriter" else None
+                no_command = f", or {story!r} is meant as a command and is none" if story else ""
+                cure = f"`{self.prog} --help` shows the usage"
+                arguments.problems += (f"{word!r} is one word too many{no_command} — {cure}",)
         return arguments
 
     def keys_of_flags(self) -> Iterator[tuple[argparse.Action, Key[Any]]]:

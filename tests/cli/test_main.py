@@ -97,6 +97,7 @@ def test_everything_that_is_wrong_in_file_flag_and_variable_is_said_in_one_go(
     [
         ("open", "STORY is missing"),
         ("models use a b --measur", "'b' is one word too many"),
+        ("search rain", "or 'search' is meant as a command and is none"),
         ("backup create x", "ACTION: 'create': expected one of list, make, restore"),
         ("backup restore x newest", "NUMBER: 'newest': expected a number"),
         ("-m a.gguf write", "the command comes first: srbwriter write"),
