@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, groupby
 from typing import Any, Literal, NamedTuple
 
@@ -175,15 +175,6 @@ class _Movable(NamedTuple):
     wanted: bool = True
 
 
-class _Around(NamedTuple):
-    """All parts but the story, fitted into the window, and what had no room."""
-
-    head: list[Segment]
-    tail: list[Segment]
-    movable: list[_Movable]
-    dropped: list[Segment]
-
-
 def assemble(
     path: Iterable[tuple[str, Sequence[Span]]],
     settings: Settings,
@@ -203,7 +194,7 @@ def assemble(
     story, old = _Story(path, tokenizer), layout or Layout()
     searched = max(0, len(story.text) - reach(settings.lore, settings.scan_depth))
     active, problems = scan(settings.lore, story.text[searched:], scan_depth=settings.scan_depth)
-    lingering = [e for e in settings.lore if _lore_key(e) in old.anchors and e.enabled and e not in active]
+    lingering = [e for e in settings.lore if f"lore:{e.id}" in old.anchors and e.enabled and e not in active]
     inner = replace(window, reserve=window.reserve + _size(wish))
     head, tail, movable, dropped = _fit(settings, active, lingering, tokenizer, inner)
     room = window.available - _size(head) - _size(tail)
@@ -237,10 +228,10 @@ def _fit(
     lingering: Sequence[LoreEntry],
     tokenizer: Tokenizer,
     window: Window,
-) -> _Around:
+) -> tuple[list[Segment], list[Segment], list[_Movable], list[Segment]]:
     """Allot room to each part, by priority: template and request, note, memory, active lore, lingering lore.
 
-    Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
+    Returns what stands before, behind and in the story, and what has no room. Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
     """
     template, dropped = settings.template or Template(), list[Segment]()
 
@@ -273,7 +264,7 @@ def _fit(
                 dropped.append(Segment("lore", entry.text, ident=entry.id))
         return chosen
 
-    constant = [entry for entry in active if _is_constant(entry)]
+    constant = [entry for entry in active if entry.constant and entry.depth is None]
     texts = template.before, template.between, template.after
     before, between, tail = (part("template", text) for text in texts)
     follows_text = settings.memory or settings.so_far or constant
@@ -304,18 +295,9 @@ def _fit(
     for ident, segment in (moving | staying).items():
         entry = entries[ident]
         depth = DEFAULT_LORE_DEPTH if entry.depth is None else entry.depth
-        movable.append(_Movable(_lore_key(entry), segment, depth, entry.order, ident in moving))
+        movable.append(_Movable(f"lore:{ident}", segment, depth, entry.order, ident in moving))
     head = [*bos, *before, *memory, *constants, *so_far, *request, *between]
-    return _Around(head, tail, movable, dropped)
-
-
-def _lore_key(entry: LoreEntry) -> str:
-    return f"lore:{entry.id}"
-
-
-def _is_constant(entry: LoreEntry) -> bool:
-    """Whether an entry is placed beside the memory: constant, and without a depth."""
-    return entry.constant and entry.depth is None
+    return head, tail, movable, dropped
 
 
 def _size(segments: Iterable[Segment]) -> int:
@@ -325,15 +307,6 @@ def _size(segments: Iterable[Segment]) -> int:
 # -- the text of the story, with its tokens ----------------------------------------------------------
 
 
-class _Piece(NamedTuple):
-    """A run of the story from character ``at`` on, with its stored tokens, if there are any."""
-
-    at: int
-    text: str
-    node: str
-    ids: tuple[int, ...] = ()
-
-
 class _Story:
     """The text of a path, which can be cut and opened at any place; places are characters from its start.
 
@@ -341,79 +314,71 @@ class _Story:
     """
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+        self._vocabulary = tokenizer.vocabulary
         self._tokenize = cache(tokenizer.tokenize)  # each cut that is tried needs much of the same text
-        self._pieces: list[_Piece] = []
+        self._token_starts = cache(partial(_token_starts, tokenizer))
+        self._runs: list[Segment] = []
         self._nodes: dict[str, tuple[int, int]] = {}
-        self._starts: dict[int, list[int]] = {}
         at = 0
         for node, spans in path:
             begin = at
             for span in spans:
-                self._add(node, at, span)
+                self._add(node, span)
                 at += len(span.text)
             if at > begin:
                 self._nodes[node] = begin, at
-        self.text = "".join(piece.text for piece in self._pieces)
-        self._places = [piece.at for piece in self._pieces]
+        self._places = list(accumulate((len(run.text) for run in self._runs), initial=0))
+        self.text = "".join(run.text for run in self._runs)
 
-    def _add(self, node: str, at: int, span: Span) -> None:
+    def _add(self, node: str, span: Span) -> None:
         """Add a span. Tokens that reach back into a text before that is another one now become text."""
-        if not span.text:
+        if not (span.text and span.ids and span.vocab and span.vocab == self._vocabulary):
+            self._runs += [Segment("story", span.text, (), node)] if span.text else []
             return
-        if not (span.ids and span.vocab and span.vocab == self._tokenizer.vocabulary):
-            self._pieces.append(_Piece(at, span.text, node))
-            return
-        edge = at - len(span.lead)
-        piece = _Piece(edge, span.lead + span.text, node, span.ids)
-        before = self._pieces[-1] if span.lead and self._pieces else None
-        if before is not None and before.text.endswith(span.lead) and self._opens(before, edge):
-            self._pieces[-1:] = self._slice(before, before.at, edge)
-            at = edge
-        self._pieces += self._slice(piece, at, edge + len(piece.text))
+        lead, run = len(span.lead), Segment("story", span.lead + span.text, span.ids, node, True)
+        before = self._runs[-1] if lead and self._runs else None
+        edge = len(before.text) - lead if before else 0
+        if before and before.text.endswith(span.lead) and self._opens(before, edge):
+            self._runs[-1:] = self._slice(before, 0, edge)
+            lead = 0
+        self._runs += self._slice(run, lead, len(run.text))
 
-    def _token_starts(self, piece: _Piece) -> list[int]:
-        if piece.at not in self._starts:
-            self._starts[piece.at] = _token_starts(piece.text, piece.ids, self._tokenizer)
-        return self._starts[piece.at]
-
-    def _opens(self, piece: _Piece, at: int) -> bool:
-        """Return whether no stored token of ``piece`` is on both sides of ``at``."""
-        if not piece.ids or at == piece.at:
+    def _opens(self, run: Segment, at: int) -> bool:
+        """Return whether no stored token of ``run`` is on both sides of its character ``at``."""
+        if not run.stored or at == 0:
             return True
-        starts, inner = self._token_starts(piece), at - piece.at
-        place = bisect_left(starts, inner)
-        return place < len(starts) and starts[place] == inner
+        starts = self._token_starts(run.text, run.tokens)
+        place = bisect_left(starts, at)
+        return place < len(starts) and starts[place] == at
 
-    def _slice(self, piece: _Piece, low: int, high: int) -> list[_Piece]:
-        """Return the part of ``piece`` between two places; what is left of tokens cut there is plain text."""
-        first, last, size = max(low - piece.at, 0), min(high - piece.at, len(piece.text)), len(piece.text)
+    def _slice(self, run: Segment, first: int, last: int) -> list[Segment]:
+        """Return the part of ``run`` between two characters; what is left of a token cut there is text."""
+        first, last, size = max(first, 0), min(last, len(run.text)), len(run.text)
         if (first, last) == (0, size):
-            return [piece]
+            return [run]
         parts = [(first, last, ())]
-        starts = self._token_starts(piece) if piece.ids else []
+        starts = self._token_starts(run.text, run.tokens) if run.stored else []
         if len(starts) > 1:
             begin, end = bisect_left(starts, first), len(starts)
             if last < size:
                 end = bisect_left(starts, starts[bisect_right(starts, last) - 1])
             if begin < end:
                 low, high = starts[begin], [*starts, size][end]
-                parts = [(first, low, ()), (low, high, piece.ids[begin:end]), (high, last, ())]
-        return [_Piece(piece.at + a, piece.text[a:b], piece.node, ids) for a, b, ids in parts if a < b]
+                parts = [(first, low, ()), (low, high, run.tokens[begin:end]), (high, last, ())]
+        return [Segment("story", run.text[a:b], ids, run.ident, bool(ids)) for a, b, ids in parts if a < b]
 
     def segments(self, start: int, end: int) -> list[Segment]:
         """Return the text from ``start`` to ``end`` as story segments, with stored ids where known."""
-        first = max(bisect_right(self._places, start) - 1, 0)
-        some = self._pieces[first : bisect_left(self._places, end)]
-        parts = [part for piece in some for part in self._slice(piece, start, end)]
+        first, last = max(bisect_right(self._places, start) - 1, 0), bisect_left(self._places, end)
+        around = zip(self._runs[first:last], self._places[first:last], strict=True)
+        parts = [part for run, at in around for part in self._slice(run, start - at, end - at)]
         found: list[Segment] = []
-        for stored, run in groupby(parts, key=lambda part: bool(part.ids)):
-            pieces = list(run)
-            if stored:
-                found += [Segment("story", piece.text, piece.ids, piece.node, True) for piece in pieces]
-            else:
-                text = "".join(piece.text for piece in pieces)
-                found.append(Segment("story", text, tuple(self._tokenize(text)), pieces[0].node))
+        for stored, some in groupby(parts, key=lambda part: part.stored):
+            runs = list(some)
+            if not stored:
+                text = "".join(run.text for run in runs)
+                runs = [Segment("story", text, tuple(self._tokenize(text)), runs[0].ident)]
+            found += runs
         return found
 
     def size(self, start: int) -> int:
@@ -423,7 +388,7 @@ class _Story:
     def opens(self, at: int) -> bool:
         """Return whether the text can be opened at ``at`` without breaking a stored token."""
         index = bisect_right(self._places, at) - 1
-        return index < 0 or at >= len(self.text) or self._opens(self._pieces[index], at)
+        return index == len(self._runs) or self._opens(self._runs[index], at - self._places[index])
 
     def from_end(self, tokens: int) -> int:
         """Return the first token start with at most ``tokens`` tokens up to the end."""
@@ -431,7 +396,7 @@ class _Story:
         for segment in reversed(self.segments(max(0, end - tokens * _MOST_CHARS), end)):
             start, size = end - len(segment.text), len(segment.tokens)
             if size > tokens:
-                starts = [*_token_starts(segment.text, segment.tokens, self._tokenizer), len(segment.text)]
+                starts = [*self._token_starts(segment.text, segment.tokens), len(segment.text)]
                 guess = len(segment.text) * (size - tokens) // size
                 return start + (starts[size - tokens] if len(starts) > size else guess)
             tokens, end = tokens - size, start
@@ -461,7 +426,7 @@ class _Story:
         return cut
 
 
-def _token_starts(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+def _token_starts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int]:
     """Return the character at which each token starts; only 0 if the bytes of the tokens are not the text.
 
     They are not after byte repair or with an added space. A token that starts inside a character gets the
