@@ -24,7 +24,6 @@ cover *args:
 shots:
     UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py
     python -m tools.screenshots
-    python -m tools.moving_picture
 
 # The manual page, and the generated table of README.md.
 pages:

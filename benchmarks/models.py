@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srbwriter.paths import cache_dir
-from tools import llama_gguf
 
 SPACE = "Ġ"  # how byte-level BPE writes a space
 END = "<|end|>"
@@ -86,20 +85,35 @@ def make(shape: Shape, kind: str, path: Path, seed: int = 1) -> None:
     writer = gguf.GGUFWriter(str(path), "llama", use_temp_file=True)
     writer.add_name(f"random {shape.name} {kind}")
     writer.add_file_type(_FILE_TYPE[kind])
-    llama_gguf.add_sizes(
-        writer, layers=shape.layers, width=shape.width, hidden=shape.ff, heads=shape.heads,
-        kv_heads=shape.kv_heads, head_size=shape.width // shape.heads, context=shape.context,
-        rope_base=shape.rope_base, eps=1e-5, vocab=shape.vocab,
-    )  # fmt: skip
+    writer.add_context_length(shape.context)
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.ff)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_rope_dimension_count(shape.width // shape.heads)
+    writer.add_rope_freq_base(shape.rope_base)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(shape.vocab)
     tokens, merges = vocabulary(shape.vocab)
-    llama_gguf.add_vocabulary(writer, tokens, merges, special={END}, end=tokens.index(END))
+    kinds = [gguf.TokenType.CONTROL if token == END else gguf.TokenType.NORMAL for token in tokens]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(tokens.index(END))
+    writer.add_eos_token_id(tokens.index(END))
     writer.add_add_bos_token(False)
     rng = np.random.default_rng(seed)
     for name, rows, columns in _matrices(shape):
         writer.add_tensor(name, _weights(rng, rows, columns, kind), raw_dtype=KINDS[kind])
     for name in _norms(shape):
         writer.add_tensor(name, np.ones(shape.width, np.float32))
-    llama_gguf.write(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _matrices(shape: Shape) -> Iterator[tuple[str, int, int]]:

@@ -1,4 +1,4 @@
-"""How fast a story of novel size is: ``python -m benchmarks.story [--nodes N] [--words W] [--script S]``.
+"""How fast a story of novel size is: ``python -m benchmarks.story [--nodes N] [--words W]``.
 
 Builds a story in a temporary folder, opens it in a fresh process, and prints the cost of opening, picking,
 editing, typing, searching and reading, beside the limits. Exits with 1 if a limit is exceeded.
@@ -27,24 +27,9 @@ from srbwriter.story.model import DraftNode, Generation, Span, StoryDraft
 SIBLINGS = 5
 LEVELS_AT_ONCE = 4000
 _VOCABULARY = 20_000
-_THAI_ENDS = ("", "", "า", "ิ", "ี", "ุ", "่", "้า")  # vowels and tones behind a consonant
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """Letters, the commonest first, how many of them a word has, and what parts words."""
-
-    letters: list[str]
-    fewest: int
-    most: int
-    space: str
-
-
-SCRIPTS = {
-    "latin": Script(list("abcdefghijklmnoprstuvwy"), 2, 9, " "),
-    "han": Script([chr(0x4E00 + i) for i in range(3000)], 1, 3, ""),
-    "thai": Script([chr(0x0E01 + i) + end for i in range(44) for end in _THAI_ENDS], 1, 4, ""),
-}
+_LETTERS = "abcdefghijklmnoprstuvwy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +46,15 @@ class Line:
         return self.most is None or self.value <= self.most
 
 
-def lexicon(script: Script, rng: random.Random) -> list[str]:
-    """Words, the commonest first. Letters are as common as each other where there are few of them."""
-    often = [1.0 if len(script.letters) < 100 else 1 / (rank + 10) for rank in range(len(script.letters))]
-    return [
-        "".join(rng.choices(script.letters, often, k=rng.randint(script.fewest, script.most)))
-        for _ in range(_VOCABULARY)
-    ]
+def lexicon(rng: random.Random) -> list[str]:
+    """Words, the commonest first."""
+    return ["".join(rng.choices(_LETTERS, k=rng.randint(2, 9))) for _ in range(_VOCABULARY)]
 
 
-def draft(nodes: int, words: int, script: Script, seed: int = 1) -> StoryDraft:
+def draft(nodes: int, words: int, seed: int = 1) -> StoryDraft:
     """A story of takes: at every step five branches with tokens, one of them picked."""
     rng = random.Random(seed)
-    known = lexicon(script, rng)
+    known = lexicon(rng)
     weights = [1 / (rank + 1) for rank in range(_VOCABULARY)]  # Zipf, as in a language
     each = max(1, words // nodes)
     made = [DraftNode(id="1", author="writer")]
@@ -82,9 +63,9 @@ def draft(nodes: int, words: int, script: Script, seed: int = 1) -> StoryDraft:
         names = [str(number + i) for i in range(min(SIBLINGS, nodes - len(made)))]
         number += len(names)
         for order, name in enumerate(names):
-            text = " " + script.space.join(rng.choices(known, weights, k=each - 1)) + ".\n"
+            text = " " + " ".join(rng.choices(known, weights, k=each - 1)) + ".\n"
             ids = [rng.randrange(32_000) for _ in range(each * 4 // 3)]
-            run = Span(text, "model", ids, "bench", [-0.5] * len(ids))
+            run = Span(text, "model", tuple(ids), "bench", (-0.5,) * len(ids))
             made.append(DraftNode(name, parent, order, text, "model", [run], Generation(order, {}, "bench")))
         parent = names[0]
         if len(made) // SIBLINGS % LEVELS_AT_ONCE == 0:
@@ -92,14 +73,14 @@ def draft(nodes: int, words: int, script: Script, seed: int = 1) -> StoryDraft:
     return StoryDraft(made, made[-1].parent_id or "1", title="Bench")
 
 
-def measure(path: Path, script: Script) -> list[Line]:
+def measure(path: Path) -> list[Line]:
     """Everything that is promised for the story at ``path``."""
     lines: list[Line] = []
     began = time.perf_counter()
     story = Story.open(path)
     lines.append(Line("open", time.perf_counter() - began, "s", 2.5))
     try:
-        lines += _verbs(story) + _reading(story, script)
+        lines += _verbs(story) + _reading(story)
     finally:
         story.close()
     lines.append(Line("memory, at most", _most_memory(), "MB", 250.0))
@@ -135,17 +116,12 @@ def _verbs(story: Story) -> list[Line]:
     ]
 
 
-def _reading(story: Story, script: Script) -> list[Line]:
+def _reading(story: Story) -> list[Line]:
     end = max(story.reading_order())
     text = story.text(end, 200_000)
-    if script.space:
-        counts = Counter(text.split())
-        common = [word for word, _ in counts.most_common(10)]
-        rare = cycle(word for word in sorted(counts) if len(word) > 4)
-    else:
-        known = lexicon(script, random.Random(1))
-        common = known[:10]
-        rare = cycle(word for word in known[500:] if len(word) >= 3 and word in text)
+    counts = Counter(text.split())
+    common = [word for word, _ in counts.most_common(10)]
+    rare = cycle(word for word in sorted(counts) if len(word) > 4)
     usual = cycle(common)
     return [
         _median("search, two words", lambda: story.search(f"{next(rare)} {next(rare)}"), 100.0),
@@ -221,23 +197,21 @@ def main() -> int:
     )
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--words", type=int, default=5_000_000)
-    parser.add_argument("--script", choices=SCRIPTS, default="latin", help="what the story is written in")
     parser.add_argument("--folder", type=Path, help="where to build the story (default: a temporary folder)")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)  # the fresh process
     given = parser.parse_args()
-    script = SCRIPTS[given.script]
     if given.measure:
-        print(json.dumps([[v.what, v.value, v.unit, v.most] for v in measure(given.measure, script)]))
+        print(json.dumps([[v.what, v.value, v.unit, v.most] for v in measure(given.measure)]))
         return 0
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         path = Path(folder) / "bench.srbw"
         began = time.perf_counter()
-        Story.from_draft(path, draft(given.nodes, given.words, script)).close()
+        Story.from_draft(path, draft(given.nodes, given.words)).close()
         built = Line("build and import", time.perf_counter() - began, "s")
-        command = [sys.executable, "-m", "benchmarks.story", "--measure", str(path), "--script", given.script]
+        command = [sys.executable, "-m", "benchmarks.story", "--measure", str(path)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         lines = [built, *(Line(*row) for row in json.loads(done.stdout)), *keys(Path(folder))]
-    print(f"{given.nodes} nodes, {given.words} words, {given.script}")
+    print(f"{given.nodes} nodes, {given.words} words")
     print(table(lines))
     return 0 if all(line.kept for line in lines) else 1
 

@@ -4,7 +4,7 @@
 
 Each figure comes from a process of its own in a pseudo-terminal whose output is read and thrown away, as a
 terminal would read it. The branches of ``stream`` are written by a fake engine at a fixed rate, so that only
-the app is measured; ``writing`` and ``speed`` have a model.
+the app is measured; ``writing`` has a model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import pty
 import select
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import termios
@@ -138,16 +137,15 @@ class Work:
     threads: int
 
 
-def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
-    """Rounds of a model, with the app around it or without; leaves the median of their tokens a second.
-
-    Endless ones continue until the app is closed.
-    """
+def model(report: Path, work: Work) -> None:
+    """The app while a model writes one round after the other, until it is closed."""
     from srbwriter import launch
     from srbwriter.cli import table
     from srbwriter.config import Settings
     from srbwriter.config.settings import Setting
     from srbwriter.session import Session
+    from srbwriter.tui import start
+    from srbwriter.tui.app import App
 
     wanted: dict[str, object] = {
         "model.path": Path(work.model),
@@ -158,43 +156,22 @@ def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
     if work.threads:
         wanted["model.threads"] = work.threads
     settings = Settings(table.every_key(), {name: Setting(value, "flag") for name, value in wanted.items()})
-    nice = 0
-    if shown:
-        from srbwriter.tui.start import BEHIND as nice
-    loader = launch.loader(settings, nice)
+    loader = launch.loader(settings, start.BEHIND)
     session = Session.open(settings, report.parent / f"{report.stem}.srbw", loader)
     session.set_text("Once upon a time there was a girl who lived by a deep, dark wood.")
     session.loader.wait()
     session.stop = replace(session.stop, ignore_eog=True)
 
-    def write() -> float:
-        current = session.generate()
-        while current.generation is None:  # the model is loaded, the session notices soon
-            time.sleep(0.001)
-        began = time.perf_counter()
-        current.generation.wait(600)
-        return work.panes * work.tokens / (time.perf_counter() - began)
-
-    def measure() -> None:
-        write()  # the first pays for pages and graphs
-        report.write_text(json.dumps(statistics.median(write() for _ in range(3))))
-
-    def later() -> None:
+    def write() -> None:
         time.sleep(1.0)
-        if not endless:
-            measure()
-        while endless:
+        while True:
             report.write_text("")
-            write()
+            current = session.generate()
+            while current.generation is None:  # the model is loaded, the session notices soon
+                time.sleep(0.001)
+            current.generation.wait(600)
 
-    if not shown:
-        measure()
-        session.close()
-        return
-    from srbwriter.tui import start
-    from srbwriter.tui.app import App
-
-    threading.Thread(target=later, daemon=True).start()
+    threading.Thread(target=write, daemon=True).start()
     with start.guarded():
         App(session, settings).run()
 
@@ -275,15 +252,6 @@ def first_paint(folder: Path) -> dict[str, float]:
     return {"first paint s": statistics.median(times)}
 
 
-def help_text() -> dict[str, float]:
-    times: list[float] = []
-    for _ in range(5):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "srbwriter", "--help"], capture_output=True, check=True)
-        times.append(time.perf_counter() - began)
-    return {"--help s": statistics.median(times)}
-
-
 def _until(report: Path, program: Child) -> None:
     """Read what the program paints until it has left a report."""
     end = time.perf_counter() + 600
@@ -294,7 +262,7 @@ def _until(report: Path, program: Child) -> None:
 def writing(folder: Path, work: Work, keys: int) -> dict[str, float]:
     """The delay of keys while a model writes in every pane, on the same cores."""
     report = folder / "writing.json"
-    program = Child.start(child("model", report, json.dumps(asdict(work)), 1, 1), folder)
+    program = Child.start(child("model", report, json.dumps(asdict(work))), folder)
     _until(report, program)
     program.drain(2.0)
     delays = key_delays(program, keys)
@@ -302,28 +270,9 @@ def writing(folder: Path, work: Work, keys: int) -> dict[str, float]:
     return delays
 
 
-def speed(folder: Path, work: Work, turns: int) -> dict[str, float]:
-    """Tokens a second with the app, and the median of the turns' ratios to those without it."""
-    speeds: dict[bool, list[float]] = {False: [], True: []}
-    for turn in range(turns):
-        for shown in (False, True)[:: -1 if turn % 2 else 1]:
-            report = folder / f"model-{turn}-{shown}.json"
-            program = Child.start(child("model", report, json.dumps(asdict(work)), int(shown), 0), folder)
-            _until(report, program)
-            program.drain(0.2)
-            speeds[shown].append(json.loads(report.read_text()))
-            program.close()
-    ratios = [with_app / alone for alone, with_app in zip(speeds[False], speeds[True], strict=True)]
-    return {
-        "headless tok/s": statistics.median(speeds[False]),
-        "with the app tok/s": statistics.median(speeds[True]),
-        "ratio": statistics.median(ratios),
-    }
-
-
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=("stream", "long", "start", "help", "writing", "speed"))
+    parser.add_argument("--only", nargs="+", choices=("stream", "long", "start", "writing"))
     parser.add_argument("--seconds", type=float, default=8.0, help="how long processor time is measured")
     parser.add_argument("--keys", type=int, default=150, help="keys whose delay is measured")
     parser.add_argument("--model", default="bundled", help="a file, bundled, or a shape such as 135m-q4_0")
@@ -331,7 +280,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--panes", type=int, default=PANES, help="branches that the model writes")
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each")
     parser.add_argument("--threads", type=int, default=0, help="of the engine (0: its own choice)")
-    parser.add_argument("--turns", type=int, default=3, help="times the speed is measured")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
@@ -343,8 +291,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if kind == "stand-in":
             stand_in(Path(report), *map(int, rest))
         else:
-            work, shown, endless = rest
-            model(Path(report), Work(**json.loads(work)), shown == "1", endless == "1")
+            model(Path(report), Work(**json.loads(rest[0])))
         return
     file = model_path(arguments.model, arguments.models)
     work = Work(str(file), arguments.panes, arguments.tokens, arguments.threads)
@@ -354,9 +301,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "stream": (streams, lambda folder: streaming(arguments.seconds, arguments.keys, folder)),
         "long": (f"story of {BOOK / 1e6:g} MB", lambda folder: long_story(arguments.keys, folder)),
         "start": ("start", first_paint),
-        "help": ("help", lambda _: help_text()),
         "writing": (f"{writes}, keys", lambda folder: writing(folder, work, arguments.keys)),
-        "speed": (f"{writes}, speed", lambda folder: speed(folder, work, arguments.turns)),
     }
     print(f"{datetime.datetime.now():%Y-%m-%d %H:%M}, {machine()}, {load_average()}")
     for name in arguments.only or figures:

@@ -7,7 +7,6 @@ story, no screen and no server.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,7 +28,7 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
-    from srbwriter.models import Header, Machine, Need, Pace, Run, Wanted
+    from srbwriter.models import Header, Machine, Need, Run, Wanted
     from srbwriter.models.fit import Gpu, Placement
     from srbwriter.models.pull import Progress
 
@@ -262,41 +261,18 @@ def _gpus(devices: Sequence[Device]) -> list[Gpu]:
     return [Gpu(device.product, device.free, device.shared) for device in gpus(devices)]
 
 
-def measure_machine(settings: Values) -> Machine:
-    """Return what models have to get along with on this machine. Takes about a second the first time.
-
-    How fast it computes is measured with the bundled model. Raises ModelError.
-    """
+def this_machine(settings: Values) -> Machine:
+    """Return what models have to get along with on this machine."""
     from srbwriter.engine.native.devices import read_devices
     from srbwriter.models import Machine, memory, memory_budget
 
     devices = [] if settings[keys.GPU_LAYERS] == 0 else read_devices()
-    pace = measure_pace(min(settings[keys.N], settings[keys.MAX_N]), settings[keys.THREADS] or count_cores())
-    return Machine(memory(), memory_budget(), tuple(_gpus(devices)), pace)
-
-
-_CORES = 0.8
-"""Share of what cores compute one by one that they compute together: they wait for each other, and their
-clock is slower then."""
-
-
-@functools.cache
-def measure_pace(branches: int, cores: int) -> Pace:
-    """Return how fast so many cores compute. Raises ModelError."""
-    from srbwriter.demo import bundled_model
-    from srbwriter.engine.pace import measure_bandwidth, measure_steps
-    from srbwriter.models import Pace
-
-    file = bundled_model()  # of which a step reads all
-    computed = file.stat().st_size * cores * (_CORES if cores > 1 else 1)
-    least = 1 / measure_bandwidth(cores)  # a small model may be in the cache
-    alone, together = (max(step / computed, least) for step in measure_steps(file, (1, branches)))
-    return Pace(branches, alone, together)
+    return Machine(memory(), memory_budget(), tuple(_gpus(devices)), settings[keys.THREADS] or count_cores())
 
 
 _SAME: tuple[Key[Any], ...] = (
     keys.THREADS, keys.THREADS_BATCH, keys.GPU_LAYERS, keys.MAIN_GPU, keys.TENSOR_SPLIT, keys.MLOCK,
-    keys.MMAP, keys.FLASH_ATTN, keys.CACHE_TYPE_K, keys.CACHE_TYPE_V, keys.CONTROL_VECTOR_LAYERS,
+    keys.MMAP, keys.FLASH_ATTN, keys.CACHE_TYPE_K, keys.CACHE_TYPE_V,
 )  # fmt: skip
 """Settings that have the name of their option."""
 
@@ -316,7 +292,6 @@ def engine_options(settings: Values) -> EngineOptions:
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
         lora=scaled_files(settings[keys.LORA]),
-        control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
         pooling=settings[keys.POOLING] or "",
     )
 
@@ -417,7 +392,7 @@ def remote_options(settings: Settings, notify: Callable[[str], None] | None = No
     """
     from srbwriter.engine.remote.options import RemoteOptions
 
-    refuse_elsewhere(settings, keys.LORA, keys.CONTROL_VECTORS)
+    refuse_elsewhere(settings, keys.LORA)
     key, file = settings[keys.CONNECT_KEY], settings[keys.CONNECT_KEY_FILE]
     if key is None and file is not None:
         try:
@@ -474,7 +449,7 @@ def loader(
 
 def check_models(settings: Settings) -> None:
     """Check the headers of the model and of the files loaded beside it. Raises ModelError."""
-    from srbwriter.engine.model_files import check_headers, check_readable
+    from srbwriter.engine.model_files import check_headers
     from srbwriter.models import look_at
 
     if elsewhere(settings):  # then adapters are refused, or are for other starts
@@ -482,11 +457,7 @@ def check_models(settings: Settings) -> None:
     if (error := missing_model(settings)) is not None:
         raise error
     path, options = model_path(settings), engine_options(settings)
-    adapters, vectors = (
-        [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
-    )
-    check_readable(adapters, vectors)
-    check_headers(path, adapters, vectors)
+    check_headers(path, [paths.expanded(name) for name, _ in options.lora])
     if problem := look_at(path).problem:  # of several files one may be missing
         raise ModelError(str(path), problem, "download or convert it again")
 

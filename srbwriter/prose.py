@@ -13,10 +13,6 @@ a sentence when whitespace follows. It does not end one
   word begins in lower case (``"Wait!" she said``), unless the line ends first.
 
 ``。 ！ ？ ။`` need no whitespace behind them.
-
-Thai and Lao have no full stop; a space parts clauses, items and numbers as well as sentences. One ends a
-sentence there when its line has had twenty letters and marks since the last end, and the next word begins
-with a letter and is none of those that join clauses (``แต่``, ``ซึ่ง`` …).
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
-from srbwriter.unspaced import CHARACTER, STRETCH, THAI_LAO, THAI_LAO_MARKS
+from srbwriter.unspaced import CHARACTER, STRETCH
 from srbwriter.unspaced import word_ends as ends_of_stretch
 
 Unit = Literal["word", "sentence", "paragraph"]
@@ -49,16 +45,6 @@ _ENDERS_AND_CLOSERS = re.compile(f"[{re.escape(_ENDERS + _CLOSERS)}]+")
 _LINE_END_OR_WORD = re.compile(r"\n|\S")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\Z")
 _RUN = re.compile(r"\S+")
-
-_THAI = re.compile(f"[{THAI_LAO}{THAI_LAO_MARKS}]")
-_THAI_LETTER = re.compile("[\u0e01-\u0e2e\u0e40-\u0e44\u0e81-\u0eae\u0ec0-\u0ec4]")  # one that begins words
-_THAI_REPEATS = "\u0e46\u0ec6"  # ๆ, ໆ: the word before once more; often between spaces
-_THAI_SENTENCE = 20  # letters and marks; a space after fewer parts a list, or a word that is stressed
-_THAI_JOINERS = frozenset(
-    "และ หรือ แต่ ที่ ซึ่ง ว่า เพราะ เพื่อ โดย จึง ก็ แล้ว จน กับ ของ ใน "
-    "ແລະ ຫຼື ແຕ່ ທີ່ ຊຶ່ງ ວ່າ ເພາະ ເພື່ອ ໂດຍ ຈຶ່ງ ກໍ ແລ້ວ ຈົນ ກັບ ຂອງ ໃນ".split()
-)
-"""Words that continue a clause, or are the beginning of one that does."""
 
 
 class Scanner(Protocol):
@@ -145,24 +131,21 @@ class SentenceScanner:
         self._at = 0  # where it begins in _text
         self._floor = -1
         self._final: int | None = None
-        self._thai, self._letters = False, 0  # any so far, and those of this sentence and line
         self.held = 0
 
     def feed(self, text: str) -> Sequence[int]:
         ends: list[int] = []
-        self._thai = self._thai or not (text.isascii() or _THAI.search(text) is None)
         self._text += text
         self.held, self._final = 0, None
         goes_on: int | None = self._at
         while goes_on is not None:
-            self._at = self._seek(goes_on)
-            if self._at == len(self._text):
+            found = _ENDER.search(self._text, goes_on)
+            self._at = found.start() if found else len(self._text)
+            if not found:
                 break
             end, goes_on, ended = self._weigh(self._at)
-            if ended:
-                self._letters = 0
-                if self._base + end > self._floor:
-                    ends.append(self._base + end)
+            if ended and self._base + end > self._floor:
+                ends.append(self._base + end)
         gone = max(self._at - _TAIL, 0)
         self._text, self._base, self._at = self._text[gone:], self._base + gone, self._at - gone
         return ends
@@ -175,31 +158,9 @@ class SentenceScanner:
         """The end of a sentence that nothing follows; None when its full stop is missing."""
         return self._final
 
-    def _seek(self, i: int) -> int:
-        """Return the place of the next character from ``i`` that may end a sentence; else the text's end."""
-        text = self._text
-        if not self._thai:
-            found = _ENDER.search(text, i)
-            return found.start() if found else len(text)
-        while i < len(text) and text[i] not in _ENDERS:
-            before = text[i - 1 : i]
-            in_thai = _THAI.match(before) and before not in _THAI_REPEATS
-            if text[i] == " " and self._letters >= _THAI_SENTENCE and in_thai:
-                break
-            self._letters = 0 if text[i] == "\n" else self._letters + bool(_THAI.match(text[i]))
-            i += 1
-        return i
-
     def _weigh(self, i: int) -> tuple[int, int | None, bool]:
         """Return where a sentence may end, where to look on (None: more must come first), and if it ends."""
         text = self._text
-        if text[i] == " ":  # of Thai or Lao: the word behind it decides
-            for k in range(i + 1, len(text)):
-                word = text[i : k + 1].lstrip(" ")
-                if word and (word in _THAI_JOINERS or not any(j.startswith(word) for j in _THAI_JOINERS)):
-                    return i, k, word not in _THAI_JOINERS and _THAI_LETTER.match(word) is not None
-            self.held = self._held_behind(i)
-            return i, None, False
         run = _ENDERS_AND_CLOSERS.match(text, i)
         end = run.end() if run else i + 1
         found = _LAST_WORD.search(text[max(i - _TAIL, 0) : i])
@@ -218,12 +179,10 @@ class SentenceScanner:
             return end, end, True
         following = _LINE_END_OR_WORD.search(text, end)
         if following is None:
-            self._final, self.held = self._base + end, self._held_behind(end)
+            self._final = self._base + end
+            self.held = self._base + len(text) - max(self._final, self._floor)
             return end, None, False
         return end, following.start(), not following[0].islower()
-
-    def _held_behind(self, end: int) -> int:
-        return self._base + len(self._text) - max(self._base + end, self._floor)
 
 
 def sentence_ends(text: str) -> list[int]:
@@ -235,7 +194,7 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def word_ends(text: str) -> list[int]:
-    """Positions at which words of ``text`` end; in scripts without spaces a dictionary says so.
+    """Positions at which words of ``text`` end; in scripts without spaces each character is one.
 
     Punctuation belongs to the word before it, an opening bracket or quote to the next.
     """

@@ -1,17 +1,11 @@
-"""Scripts without spaces between words: their characters, and the ends of their words.
+"""Scripts without spaces between words: Han, kana and bopomofo; Thai, Lao, Khmer and Burmese.
 
-They are Han, kana and bopomofo; Thai, Lao, Khmer and Burmese. ICU, which has dictionaries for all of them,
-finds the ends of words; without it (the extra ``asian-words``) each character is a word. It is loaded for
-the first such word, so a story in another script never pays for it. Values that are kept in a file, such as a
-count or the search index, must not depend on it: its next version may cut differently.
+Each of their characters, with the marks on it, is a word.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import cache
-from itertools import pairwise
 
 # Letters and marks of the Unicode Character Database, without digits and punctuation, as ranges for a
 # character class. Korean is not among them: it has spaces.
@@ -47,37 +41,15 @@ CHARACTERS = _LETTERS + MARKS
 CHARACTER = re.compile(f"[{CHARACTERS}]")
 """A letter or mark of these scripts."""
 
-# These are compiled on first use: a class of this size takes milliseconds.
+# Compiled on first use: a class of this size takes milliseconds.
 STRETCH = f"[{_LETTERS}][{CHARACTERS}{_UNSEEN}]*"
 """A run of letters and marks, with joiners, zero-width spaces and variation selectors."""
 _CLUSTER = f"[{_LETTERS}][{MARKS}{_UNSEEN}]*"  # what a reader takes for one character
-_STRAY = f"[{MARKS}]+"  # marks without a letter to sit on
-
-
-@cache
-def word_breaker() -> Callable[[str, str], Iterable[str]] | None:
-    """Load what cuts a text, for a locale, into words by ICU's dictionaries; None if it is not installed."""
-    try:
-        from icu4py.breakers import WordBreaker  # 44 MB, which few stories need
-    except ImportError:
-        return None
-    return WordBreaker
 
 
 def word_ends(stretch: str) -> list[int]:
-    """Where the words of ``stretch``, a :data:`STRETCH`, end; the last is its own end."""
-    breaker = word_breaker()
-    if breaker is None:
-        return [cluster.end() for cluster in re.finditer(_CLUSTER, stretch)]
-    ends: list[int] = []
-    end = 0
-    for word in breaker(stretch, ""):  # its segments() count in UTF-16
-        end += len(word)
-        if ends and not re.search(STRETCH, word):
-            ends[-1] = end
-        else:
-            ends.append(end)
-    return ends
+    """Where the words of ``stretch``, a :data:`STRETCH`, end: after each of its characters."""
+    return [cluster.end() for cluster in re.finditer(_CLUSTER, stretch)]
 
 
 def words(text: str) -> list[tuple[int, int]]:
@@ -87,26 +59,3 @@ def words(text: str) -> list[tuple[int, int]]:
         ends = [stretch.start() + end for end in word_ends(stretch[0])]
         found += zip([stretch.start(), *ends], ends, strict=False)
     return found
-
-
-def pairs(text: str, *, goes_on: bool = False) -> str:
-    """Return ``text`` for an index of words: each run of such characters becomes its pairs of neighbours.
-
-    After them comes the last character alone, so that any part of the run is found as a phrase, and one
-    character as the beginning of a word. ``goes_on`` is for queries: a run at their end may be part of a
-    longer one.
-    """
-
-    def cut(stretch: re.Match[str]) -> str:
-        characters = re.findall(_CLUSTER, re.sub(f"[{_UNSEEN}]", "", stretch[0]))
-        made = [a + b for a, b in pairwise(characters)]
-        if not (goes_on and made and stretch.end() == len(text)):
-            made += characters[-1:]
-        return f" {' '.join(made)} "
-
-    return re.sub(f"{STRETCH}|{_STRAY}", cut, text)
-
-
-def spread(text: str, mark: str) -> str:
-    """``text`` with ``mark`` around every character of these scripts; to be taken out again."""
-    return re.sub(f"{_CLUSTER}|{_STRAY}", lambda cluster: f"{mark}{cluster[0]}{mark}", text)

@@ -20,7 +20,6 @@ from srbwriter import cli
 from srbwriter.cli import commands, doctor, flags
 from srbwriter.cli.table import every_key
 from srbwriter.demo import bundled_model
-from srbwriter.engine.native import templates
 from srbwriter.engine.types import FinishReason
 from tests.formats.files import FIXTURES
 
@@ -197,13 +196,3 @@ def test_reasons_for_an_end_are_those_of_the_page() -> None:
     [sentence] = re.findall(r"`finish_reason` is (.*?\.) The", text, re.DOTALL)
     others = {FinishReason.STOPPED, FinishReason.KILLED, FinishReason.ERROR}  # which end a run in another way
     assert set(re.findall(r"`(\w+)`", sentence)) == {reason.value for reason in set(FinishReason) - others}
-
-
-def test_names_of_chat_templates_in_the_page_are_known() -> None:
-    [row] = [
-        line
-        for line in (ROOT / "docs/cli.md").read_text("utf-8").splitlines()
-        if "| `--chat-template`" in line
-    ]
-    named = set(re.findall(r"`(\w+)`", row.split("|")[2]))
-    assert named and named <= set(templates.names())

@@ -88,3 +88,20 @@ def test_the_lock_file_has_a_version_of_all_that_is_declared() -> None:
     assert len(declared) > 40
     for wanted in declared:
         assert wanted.name == "srbwriter" or locked[wanted.name] in wanted.specifier, wanted
+
+
+def test_no_room_has_more_lines_than_the_table_of_rooms_says() -> None:
+    rows = re.findall(
+        r"^\| (`[^|]*) \| (\d+) \|", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE
+    )
+    most = {re.findall(r"`([\w/]+)/`", rooms)[0]: int(lines) for rooms, lines in rows}
+    found = dict.fromkeys(most, 0)
+    for file in files(".py"):
+        place = file.relative_to(ROOT).as_posix()
+        room = next(
+            (r for r in ("engine/remote", *most) if place.startswith((f"srbwriter/{r}/", f"{r}/"))), "config"
+        )
+        room = {"models": "config", "tools": "benchmarks"}.get(room, room)
+        if not place.startswith("examples/"):
+            found[room] += len(file.read_text("utf-8").splitlines())
+    assert not {room: lines for room, lines in found.items() if lines > most[room]}

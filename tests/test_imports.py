@@ -43,12 +43,6 @@ def test_a_server_loads_no_llama_cpp_before_an_engine() -> None:
     assert "starlette" in found and "llama_cpp" not in found
 
 
-def test_dictionaries_of_words_are_loaded_for_scripts_without_spaces_only() -> None:
-    prelude = "import sys; from srbwriter.prose import word_ends; from srbwriter.story.words import count; "
-    latin = "word_ends('It’s a “dark” night — été'); count('他把门'); assert 'icu4py' not in sys.modules; "
-    assert "icu4py" in loaded_by(f"{prelude}{latin}word_ends('他把门')")
-
-
 def test_windows_is_told_of_wsl() -> None:
     script = "import sys; sys.platform = 'win32'; import srbwriter"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

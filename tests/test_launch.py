@@ -62,8 +62,8 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
         "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,
-        "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",), "model.control_vectors": ("b.gguf",),
-        "model.control_vector_layers": (2, 5), "model.pooling": "last",
+        "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
+        "model.pooling": "last",
         "generation.seed": 9, "generation.max_n": 16,
     }  # fmt: skip
     options = launch.engine_options(load(every_key(), said, {}))

@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter import unspaced
 from srbwriter.prose import (
-    ABBREVIATIONS,
     LineScanner,
     ParagraphScanner,
     Scanner,
     SentenceScanner,
     Unit,
     last_sentence_start,
-    sentence_ends,
     unit_ends,
     word_ends,
 )
@@ -34,58 +31,6 @@ def cut(text: str, ends: list[int]) -> list[str]:
     return [text[a:b] for a, b in pairwise([0, *ends, len(text)])]
 
 
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["He left.", " She stayed.", ""],
-        ["No!?", " (Yes.)", " He [she?] and that was all"],
-        ["“Hm…” he said.", "\n\nNext...", " \nlower case ends a line.", ""],
-        ["*He waves.*", " Hello at 5 p.m. sharp.", " It was 5 p.m.", " Then it rained.", ""],
-        ["Ask Dr. St. John of the U.S. Army.", " Fine.", ""],
-        ["「はい。」", "と言った。", "そう！？", "ええ"],
-        ["He bought pens, ink, etc.", "\nThen he left.", ""],
-        ["क्या?", " हाँ।", ""],
-        ["no full stop"],
-        ["It was Mr...", " Jones.", " He (Mr.)", " Then"],
-        ["It was Mr.!", " Then"],
-        ["It ends with Mr."],
-        ["彼は笑った。", "そして（本当に？）", "黙った｡", "終わり"],
-        ["သူလာသည်။", "သူပြန်သွားသည်။", ""],
-        ["គាត់មក។", " គាត់ទៅ។", "\nចប់៕", ""],
-    ],
-)
-def test_sentence_ends(sentences: list[str]) -> None:
-    text = "".join(sentences)
-    assert cut(text, sentence_ends(text)) == sentences
-
-
-@given(st.sampled_from(sorted(ABBREVIATIONS)))
-def test_an_abbreviation_ends_no_sentence(word: str) -> None:
-    text = f"It was {word}. Then"
-    assert sentence_ends(text) == []
-    assert sentence_ends(text.replace(".", ".\n")) != []
-
-
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["เขาผลักประตูประภาคารเปิดออก", " ลมทะเลพัดเข้ามาทันทีจนเขาต้องหลับตา", " ชายชราหัวเราะ"],
-        ["เขาเดินไปตามถนนสายยาวที่มืด แต่ไม่มีใครอยู่ที่นั่น", " เธอยืนรอ"],  # a word that joins goes on
-        ["เขาซื้อส้ม กล้วย มะม่วง"],  # a space after few letters parts a list
-        ["ปีนั้นเขาอายุครบยี่สิบ 25 ปีผ่านไปอย่างช้า"],  # as one before a number does
-        ["เธออ่านหนังสือเล่มใหม่ต่าง ๆ ทุกวัน"],
-        ['"คุณมาช้าไปมากเลยนะครับวันนี้" เขาพูด'],
-        ["เขาผลักประตูประภาคารเปิดออก\nลม พัดเข้ามา"],  # letters count from the line's beginning
-        ["ລາວເປີດປະຕູປະພາຄານຢ່າງຊ້າ", " ລົມທະເລພັດເຂົ້າມາ"],
-        ["เขาผลักประตูประภาคารเปิดออก "],  # who knows what follows
-        ["He came.", " เขามา"],
-    ],
-)
-def test_a_space_ends_a_long_sentence_of_thai_or_lao(sentences: list[str]) -> None:
-    text = "".join(sentences)
-    assert cut(text, sentence_ends(text)) == sentences
-
-
 def test_paragraph_ends() -> None:
     text = "\n\none\ntwo\n \nthree\n\n\n\nfour \n"
     assert cut(text, ParagraphScanner().feed(text)) == ["\n\none\ntwo", "\n \nthree", "\n\n\n\nfour \n"]
@@ -100,28 +45,6 @@ def test_word_ends() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["他", "把", "灯塔", "的", "门", "推开，", "海风", "进来。", "“你", "终于", "来", "了。”", ""],
-        ["她", "看見", "遠處", "的", "漁船。", ""],
-        ["灯台", "は", "古い", "扉。", "「やっと", "来", "た", "の", "ね」", "と", "彼女。", ""],
-        ["เขา", "ผลัก", "ประตู", " ลมทะเล", "พัด", "เข้า", "มา", ""],
-        ["ລາວ", "ເປີດ", "ປະຕູ", " ລົມທະເລ", "ພັດ", ""],
-        ["ខ្យល់", "សមុទ្រ", "បាន", "បក់។", ""],
-        ["သူ", "သည်", " တံခါး", "ကို", "ဖွင့်။", ""],
-        [" Use", " the", "手机", "iPhone-15", " now", ""],
-        ["他\u200b", "们……", ""],
-        ["——", ""],
-        ["（！）", ""],
-        ["「", ""],
-    ],
-)
-def test_word_ends_without_spaces(words: list[str]) -> None:
-    text = "".join(words)
-    assert cut(text, word_ends(text)) == words
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
         ["他", "把", "灯", "塔", "的", "门", "推", "开，", "“你", "来", "了。”", ""],
         ["「や", "っ", "と」", ""],
         ["เ", "ข้", "า", " ม", "า", ""],
@@ -129,10 +52,7 @@ def test_word_ends_without_spaces(words: list[str]) -> None:
         ["他\u200b", "们……", ""],
     ],
 )
-def test_without_dictionaries_a_character_with_its_marks_is_a_word(
-    words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unspaced, "word_breaker", lambda: None)
+def test_without_spaces_a_character_with_its_marks_is_a_word(words: list[str]) -> None:
     text = "".join(words)
     assert cut(text, word_ends(text)) == words
 
@@ -140,16 +60,8 @@ def test_without_dictionaries_a_character_with_its_marks_is_a_word(
 scripts = st.text(alphabet="a'- \n“”「」。（！界灯塔の閉めกินข้ามาຂខ្មមြန်\u200b\U00020bb7\ud800", max_size=40)
 
 
-@pytest.mark.parametrize("dictionaries", [True, False])
-@given(text=scripts)
-def test_words_take_up_the_whole_text(text: str, dictionaries: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        if not dictionaries:
-            patch.setattr(unspaced, "word_breaker", lambda: None)
-        check_words(text)
-
-
-def check_words(text: str) -> None:
+@given(scripts)
+def test_words_take_up_the_whole_text(text: str) -> None:
     ends = word_ends(text)
     assert all(a < b for a, b in pairwise(ends))
     assert (ends[-1] if ends else 0) == len(text.rstrip())
@@ -209,8 +121,6 @@ def test_how_a_text_is_cut_up_does_not_matter(text: str, cuts: list[int], kind: 
         ("no end", "paragraph", 9, "no end"),
         ("wait... what?", "sentence", 1, "wait... what?"),
         ("Wait\u2026 What?", "sentence", 1, "Wait\u2026"),
-        ("「灯塔」的门", "word", 1, "「灯塔」"),
-        ("他说：「你好！」然后走了。", "word", 3, "他说：「你好！」"),
         ("他说：「你好！」然后走了。", "sentence", 1, "他说：「你好！」"),
     ],
 )

@@ -22,7 +22,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH
-from srbwriter.engine.compat import MISSING, Missing
+from srbwriter.engine.compat import IGNORED, REFUSED
 from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
@@ -152,14 +152,9 @@ def _range(p: Parameter) -> str:
 
 def retired_parameters() -> str:
     """Parameters of other programs that the engine does not have."""
-    rows = ((f"`{name}`", _treatment(missing), missing.why) for name, missing in MISSING.items())
+    rows = [(f"`{name}`", "refused, but for 0, 1 and -1", why) for name, why in REFUSED.items()]
+    rows += [(f"`{name}`", "ignored", "") for name in IGNORED]
     return table("| Name | What happens | Why |", "|---|---|---|", rows)
-
-
-def _treatment(missing: Missing) -> str:
-    if missing.neutral is None:
-        return "ignored"
-    return f"refused, but for {_codes(map(str, missing.neutral))}" if missing.neutral else "refused"
 
 
 # ---- keys
@@ -178,9 +173,10 @@ def keys_to_know() -> str:
 
 
 def _first_key(command: Command) -> str:
-    if command.numbered:
+    if command.id == "pick_number":
         return "`1` … `9`"
-    return _keys((command.anywhere or command.keys).partition(",")[0])
+    keys = command.anywhere or command.keys
+    return _keys(keys if command.numbered else keys.partition(",")[0])
 
 
 def keys() -> str:
@@ -215,7 +211,7 @@ def keys_of_screens() -> str:
 
 
 def _command(command: Command) -> tuple[str, ...]:
-    plain = "`1` … `9`" if command.numbered else _keys(command.keys)
+    plain = "`1` … `9`" if command.id == "pick_number" else _keys(command.keys)
     reached = " ".join(filter(None, (plain, f"**{_keys(command.anywhere)}**" if command.anywhere else "")))
     tmux = "`ctrl+b` twice" if command.anywhere == TMUX_PREFIX else "same"
     words = f"{command.title}. {command.help}"
@@ -234,16 +230,6 @@ def _words(binding: Binding) -> str:
 
 
 # ---- models
-
-
-def models() -> str:
-    """The recommended models in short."""
-    head = "| Model | Machine | Download | Memory | `srbwriter models pull …` |"
-    rows = (
-        (model.name, model.machine, _size(model.size), _size(model.memory), f"`{model.pull_name}`")
-        for model in read_recommended().models
-    )
-    return table(head, "|---|---|---:|---:|---|", rows)
 
 
 def models_with_sources() -> str:
@@ -325,7 +311,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "keys": keys,
     "keys-of-screens": keys_of_screens,
     "keys-to-know": keys_to_know,
-    "models": models,
     "models-with-sources": models_with_sources,
     "parameters": parameters,
     "retired-parameters": retired_parameters,

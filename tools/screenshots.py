@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -23,12 +22,10 @@ from textual.pilot import Pilot  # noqa: E402
 from srbwriter.cli import table  # noqa: E402
 from srbwriter.config import Settings  # noqa: E402
 from srbwriter.config.settings import Setting  # noqa: E402
-from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.session.steering import Steering  # noqa: E402
-from srbwriter.session.wishes import ask_wish  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
@@ -38,11 +35,6 @@ OPENING = (
     "stood behind the last house of the village, and nobody liked to go there after dark, for there was a "
     "light at the bottom of it.\n\nOne night Ilse let down her bucket, and when she pulled it up again it "
     "was much too heavy."
-)
-
-REFRAIN = (
-    "Every evening the old miller sang to the wheel, and the wheel sang back. Turn, said the miller. Turn, "
-    "said the wheel. Turn, said the miller. Turn, said the wheel."
 )
 
 Act = Callable[[Pilot[None], App], Awaitable[None]]
@@ -137,12 +129,6 @@ async def ended(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
-async def loops(pilot: Pilot[None], app: App) -> None:
-    app.session.sampling = replace(app.session.sampling, temperature=0.0)
-    await write(pilot, app, 300)
-    app.write_screen.flush_slowly()
-
-
 async def ahead(pilot: Pilot[None], app: App) -> None:
     app.session.look_ahead.budget = Budget("all", 4096, "all")
     app.session.stop = replace(app.session.stop, max_tokens=60)
@@ -154,27 +140,6 @@ async def ahead(pilot: Pilot[None], app: App) -> None:
     await until(lambda: app.session.look_ahead.share(2) == 1.0)
     app.write_screen.flush_slowly()
     app.write_screen.pump.flush()
-
-
-async def not_shown(pilot: Pilot[None], app: App) -> None:
-    await write(pilot, app, 40)
-    app.write_screen.run("unexplored")
-    await until(lambda: app.screen is not app.write_screen)
-    await pilot.pause()
-
-
-async def wishes(pilot: Pilot[None], app: App) -> None:
-    await write(pilot, app, 40)
-    ask_wish(app.session, "more rain")
-    await until(lambda: app.session.round is not None and bool(app.session.round.branches))
-    await until(lambda: all(len(branch.ids) > 30 for branch in app.session.round.branches))  # type: ignore[union-attr]
-    app.write_screen.pump.flush()
-    ask_wish(app.session, "from her view", 2)
-    await until(lambda: len(app.session.round.branches[2].ids) > 30)  # type: ignore[union-attr]
-    app.write_screen.choose_pane()
-    app.write_screen.pump.flush()
-    app.write_screen.run("ask_change_here")
-    await pilot.pause()
 
 
 async def rewriting(pilot: Pilot[None], app: App) -> None:
@@ -201,14 +166,10 @@ SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
     Shot("writing-wide", writing, (180, 48), "midnight-ink", "right"),
-    Shot("writing-narrow", writing, (60, 24)),
     Shot("picking", picking, theme="paper"),
     Shot("tree", tree, theme="midnight-ink"),
     Shot("settings", settings),
     Shot("ahead", ahead),
-    Shot("not-shown", not_shown),
-    Shot("loops", loops, (120, 36), text=REFRAIN),
-    Shot("wishes", wishes),
     Shot("rewriting", rewriting, (120, 36)),
     Shot("steering", steering),
     Shot("reading", reading, (100, 30), "linen"),
@@ -243,48 +204,6 @@ async def take(shot: Shot, out: Path) -> None:
             (out / f"{shot.name}.svg").write_text(app.export_screenshot(title="srbwriter"), "utf-8")
 
 
-PAGES = {"page": (1280, 800, "light"), "page-phone": (390, 844, "dark")}
-"""The server's page: width and height in pixels, and its colours."""
-
-
-def take_page(name: str, out: Path) -> None:
-    """The page with four branches that have ended, in headless Chromium."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    from srbwriter.demo import bundled_model
-    from srbwriter.engine import Engine
-    from srbwriter.server import Loaded, ServerSettings, start_in_thread
-
-    width, height, colours = PAGES[name]
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or "chromium"
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
-        options.add_argument(flag)
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
-    with Engine.load(bundled_model()) as engine:
-        settings = ServerSettings(port=0, access_log=False, sampling=Sampling(seed=SEED))
-        server = start_in_thread(Loaded(engine), settings)
-        driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-        try:
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            driver.get(server.url)
-            driver.execute_script(
-                "localStorage.story = arguments[0]; localStorage.theme = arguments[1]", OPENING, colours
-            )
-            driver.refresh()
-            wait = WebDriverWait(driver, 60, 0.05)
-            wait.until(lambda d: "ready" in d.find_element("id", "status").text)
-            driver.find_element("id", "write").click()
-            wait.until(lambda d: "tokens written" in d.find_element("id", "status").text)
-            driver.execute_script("document.getElementById('story').scrollTop = 1e6")
-            driver.save_screenshot(str(out / f"{name}.png"))
-        finally:
-            driver.quit()
-            server.stop(10)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
@@ -295,10 +214,6 @@ def main() -> None:
         if not arguments.names or shot.name in arguments.names:
             asyncio.run(take(shot, arguments.out))
             print(arguments.out / f"{shot.name}.svg")
-    for name in PAGES:
-        if not arguments.names or name in arguments.names:
-            take_page(name, arguments.out)
-            print(arguments.out / f"{name}.png")
 
 
 if __name__ == "__main__":

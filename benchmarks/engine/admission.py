@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from statistics import median
 from time import perf_counter, thread_time
 from unittest.mock import patch
 
@@ -11,7 +13,8 @@ from srbwriter.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Priority, Request, Stop
 
-from .setting import Setting, story_ids
+from .report import heading, table
+from .setting import Setting, part_setting, story_ids
 
 TOKENS = 6
 """Of each branch."""
@@ -19,19 +22,13 @@ MOMENTS = ("first", "again", "picked", "picked again", "after others")
 """The text was just evaluated; requested again; a branch picked, twice; eight other texts in between."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Between two decodes, until every branch has its first token: seconds by moment, one for each round."""
-
-    wall: dict[str, list[float]]
-    processor: dict[str, list[float]]
-
-
-def measure(setting: Setting, story: int, n: int, rounds: int) -> Admission:
-    """Let ``n`` branches in on a story of ``story`` tokens, ``rounds`` times at each moment."""
-    result = Admission({m: [] for m in MOMENTS}, {m: [] for m in MOMENTS})
+def run(args: argparse.Namespace) -> None:
+    """Let branches in at each moment: between two decodes, until every branch has its first token."""
+    setting, story, n = part_setting(args, "bundled"), args.story, max(args.counts or (64,))
+    wall: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
+    busy: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
     options = replace(setting.options(story + 4 * n * TOKENS + 4096), max_branches=max(n, 4))
-    for number in range(rounds):
+    for number in range(args.rounds or 3):
         with Engine.load(setting.model, options, thread=False) as engine:
             text = story_ids(engine, story, f"Tale {number}. ")
             _run(engine, _ask(engine, setting, text, 1, 1))
@@ -39,13 +36,19 @@ def measure(setting: Setting, story: int, n: int, rounds: int) -> Admission:
                 for k in range(8 if moment == "after others" else 0):
                     _run(engine, _ask(engine, setting, story_ids(engine, 200, f"Other {k}. "), 4, TOKENS))
                 generation = _ask(engine, setting, text, n, TOKENS)
-                wall, processor = _let_in(engine, generation)
-                result.wall[moment].append(wall)
-                result.processor[moment].append(processor)
+                seconds, processor = _let_in(engine, generation)
+                wall[moment].append(seconds)
+                busy[moment].append(processor)
                 _run(engine, generation)
                 if moment in ("again", "picked"):
                     text = [*text, *generation.branches[number % n].ids]
-    return result
+    head = [f"{n} branches let in on {story} tokens", "ms (≤ 5)", "processor time, ms"]
+    rows = [
+        [moment, f"{median(wall[moment]) * 1e3:.1f}", f"{median(busy[moment]) * 1e3:.1f}"]
+        for moment in MOMENTS
+    ]
+    print(heading(setting))
+    print(table(head, rows))
 
 
 def _let_in(engine: Engine, generation: Generation) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import argparse
 from statistics import median
 from threading import Event as Flag
 from time import perf_counter
@@ -11,27 +11,17 @@ from srbwriter.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Priority, Request, Stop, Text
 
-from .setting import Setting, story_ids
+from .report import heading, table
+from .setting import Setting, part_setting, story_ids
 
 BETWEEN = 24  # tokens each branch writes before one is picked
 
 
-#: A branch is picked after the ended branches were read, the moment they have ended, while all are writing.
-MOMENTS = ("read", "ended", "writing")
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """Medians, in seconds; ``evaluated`` counts prompt tokens for each pick."""
-
-    step: float  # from token to token while n branches write
-    waits: dict[str, float]  # from pick to text, by moment
-    evaluated: dict[str, float]
-
-    @property
-    def steps(self) -> dict[str, float]:
-        """Waits in decode steps."""
-        return {moment: wait / self.step for moment, wait in self.waits.items()}
+MOMENTS = {
+    "read": "picked when all had ended and the engine was idle",
+    "ended": "picked the moment all had ended",
+    "writing": "picked while all were writing",
+}
 
 
 class Pulse:
@@ -59,15 +49,17 @@ class Pulse:
         return median(b - a for a, b in zip(self.times, self.times[1:], strict=False))
 
 
-def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
-    """Pick ``rounds`` times at each moment in a story of ``story`` tokens."""
+def run(args: argparse.Namespace) -> None:
+    """Pick as many times at each moment as there are rounds; medians, in decode steps as well."""
+    setting, story = part_setting(args, "bundled"), args.story
+    n, count = min(8, max(args.counts or (8,))), args.rounds or 5
     steps: list[float] = []
     waits: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
     evaluated: dict[str, list[int]] = {moment: [] for moment in MOMENTS}
     with Engine.load(setting.model, setting.options(2 * story + 1024)) as engine:
         path = story_ids(engine, story)
         _write(engine, setting, path, n).wait()
-        for number, moment in enumerate(MOMENTS * rounds):
+        for number, moment in enumerate([*MOMENTS] * count):
             generation = _write(engine, setting, path, n)
             pulse = Pulse(generation)
             if moment == "writing":
@@ -77,7 +69,7 @@ def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
             if moment == "read":
                 engine.flush()  # idle work runs between two of these
                 engine.flush()
-            rows = engine.stats().prompt_rows
+            before = engine.stats().prompt_rows
             begun = perf_counter()
             chosen = path + list(generation.branches[number % n].ids)
             generation.cancel()
@@ -85,13 +77,16 @@ def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
             first = Pulse(picked)
             picked.wait()
             waits[moment].append(first.times[0] - begun)
-            evaluated[moment].append(engine.stats().prompt_rows - rows)
+            evaluated[moment].append(engine.stats().prompt_rows - before)
             steps.append(pulse.step)
-    return Pick(
-        median(steps),
-        {moment: median(times) for moment, times in waits.items()},
-        {moment: sum(counts) / len(counts) for moment, counts in evaluated.items()},
-    )
+    step = median(steps)
+    rows = [[f"one step of {n} branches after {story} tokens", f"{step * 1e3:.1f}", "1", ""]]
+    for moment, words in MOMENTS.items():
+        wait = median(waits[moment])
+        new = f"{sum(evaluated[moment]) / count:.2f}"
+        rows.append([words, f"{wait * 1e3:.1f}", f"{wait / step:.2f}", new])
+    print(heading(setting))
+    print(table(["pick → next token", "ms", "decode steps (≤ 1.3)", "prompt tokens evaluated"], rows))
 
 
 def _write(engine: Engine, setting: Setting, path: list[int], n: int) -> Generation:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain
 
 from srbwriter.engine import Engine
@@ -11,7 +12,8 @@ from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineStats
 
 from .asking import ask, rest
-from .setting import Setting, story_ids
+from .report import heading, table
+from .setting import Setting, part_setting, story_ids
 
 GRIDS = ((16, 256), (12, 400), (32, 128), (32, 512))
 """Panes, and tokens of each."""
@@ -19,20 +21,7 @@ ROUNDS = 5  # rounds between the first and the last, for going back
 NEXT = 4  # branches of a pick
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
-    """``rows`` were evaluated by the dearest pick of one of ``panes``, for each of its new branches."""
-
-    name: str
-    whole: int
-    panes: int
-    rows: float
-    cells: int
-    used: int
-    saved: int  # bytes in memory
-
-
-def grids(setting: Setting, sizes: Iterable[tuple[int, int]] = GRIDS) -> Iterator[Screen]:
+def grids(setting: Setting, sizes: Iterable[tuple[int, int]] = GRIDS) -> Iterator[list[str]]:
     """One grid of panes each, in an engine of its own with its default sizes, and a pick of every pane."""
     for n, tokens in sizes:
         with Engine.load(setting.model, setting.options()) as engine:
@@ -40,7 +29,7 @@ def grids(setting: Setting, sizes: Iterable[tuple[int, int]] = GRIDS) -> Iterato
             yield _screen(f"{n} × {tokens}", engine, setting, written, written)
 
 
-def going_back(setting: Setting, n: int, tokens: int, rounds: int = ROUNDS) -> Screen:
+def going_back(setting: Setting, n: int, tokens: int, rounds: int = ROUNDS) -> list[str]:
     """Rounds that each pick a branch of the one before; then every branch of the first two is picked."""
     with Engine.load(setting.model, setting.options()) as engine:
         prompt = story_ids(engine, setting.prompt)
@@ -55,21 +44,17 @@ def going_back(setting: Setting, n: int, tokens: int, rounds: int = ROUNDS) -> S
 
 def _screen(
     name: str, engine: Engine, setting: Setting, all_: Sequence[Generation], picked: Sequence[Generation]
-) -> Screen:
+) -> list[str]:
     rest(engine)
     used = engine.stats()
     paths = [[_path(generation, branch) for branch in generation.branches] for generation in all_]
     whole = sum(engine.resident(path) == len(path) for path in chain(*paths))
     rows = [_pick(engine, setting, path) for path in chain(*paths[: len(picked)])]
-    return Screen(
-        name,
-        whole,
-        sum(map(len, paths)),
-        max(rows) / NEXT,
-        used.total_cells,
-        used.used_cells,
-        used.host_bytes,
-    )
+    panes, dearest = sum(map(len, paths)), max(rows) / NEXT
+    return [
+        name, f"{whole} of {panes}", f"{dearest:.2f}", f"{used.used_cells} / {used.total_cells}",
+        f"{used.host_bytes / 2**20:.0f}",
+    ]  # fmt: skip
 
 
 def _pick(engine: Engine, setting: Setting, path: list[int]) -> int:
@@ -78,6 +63,18 @@ def _pick(engine: Engine, setting: Setting, path: list[int]) -> int:
     rows = _rows(engine.stats()) - before
     rest(engine)
     return rows
+
+
+def run(args: argparse.Namespace) -> None:
+    setting = replace(part_setting(args, "bundled", cells=0), prompt=args.prompt or 512)
+    own = [(n, args.tokens) for n in args.counts] if args.counts and args.tokens else []
+    rows = [*grids(setting, own or GRIDS), going_back(setting, *(own[0] if own else (8, 200)))]
+    head = [
+        "panes × tokens", "whole (all)", "rows of the dearest pick, per new branch (≤ 1)", "cells in use",
+        "MiB in memory",
+    ]  # fmt: skip
+    print(heading(setting))
+    print(table(head, rows))
 
 
 def _rows(stats: EngineStats) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import subprocess
@@ -78,6 +79,12 @@ def model_path(name: str, folder: Path | None = None) -> Path:
     from benchmarks.models import model_file
 
     return model_file(name, folder)
+
+
+def part_setting(args: argparse.Namespace, model: str, cells: int = 4096) -> Setting:
+    """Return the conditions of a part that measures one model: the requested one, or ``model``."""
+    path = model_path(args.model or model, args.models)
+    return Setting(path, args.prompt or 128, args.tokens or 48, cells, args.threads)
 
 
 def story_ids(engine: Engine, length: int, salt: str = "") -> list[int]:

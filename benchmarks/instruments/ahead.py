@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import httpx
 
-from benchmarks.tui import Child
 from srbwriter.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions, Stop
@@ -62,7 +61,6 @@ class Played(NamedTuple):
 def run(model: Path) -> list[str]:
     played = [play(model, "focused", 2048), play(model, "all", 16384)]
     clients = [Beside(model, 0.0).measured(), Beside(model, 0.4).measured()]
-    off, keys = key_delays(model, "off"), key_delays(model, "all")
     best = max(turn.at_once for turn in played)
     return [
         f"{len(PLAYED)} rounds of {N} x {TOKENS} tokens, read for {READING:g} s each, "
@@ -85,15 +83,9 @@ def run(model: Path) -> list[str]:
             for name, c in zip(("one after the other", "0.4 s apart"), clients, strict=True)
         ),
         "",
-        "| keys that move the focus | p50 ms | p99 ms (aim <= 50) |",
-        "|---|---|---|",
-        f"| nothing is written ahead | {1000 * median(off):.0f} | {1000 * _p99(off):.0f} |",
-        f"| all panes are | {1000 * median(keys):.0f} | {1000 * _p99(keys):.0f} |",
-        "",
         f"look-ahead: {best:.2f} of picks at once, {played[0].at_once:.2f} by default; client "
         f"{min(median(c.clock) for c in clients):.3f} by the clock, "
-        f"{min(median(c.busy) for c in clients):.3f} in processor time; "
-        f"key p99 {1000 * _p99(keys):.0f} ms, without {1000 * _p99(off):.0f}",
+        f"{min(median(c.busy) for c in clients):.3f} in processor time",
     ]
 
 
@@ -235,44 +227,3 @@ class Beside:
             tokens += answer["usage"]["completion_tokens"]
             time.sleep(self.gap)
         return Speed(tokens / spent, tokens / busy)
-
-
-# ---- keys
-
-KEYS = 150
-RIGHT, LEFT, TAB, WRITE = "\x1b[C", "\x1b[D", "\t", "\x0e"
-
-
-def key_delays(model: Path, mode: Mode) -> list[float]:
-    """Seconds from a key's byte to the bytes that show what it did, while the writer only looks about."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        config = folder / "config" / "srbwriter" / "config.toml"
-        config.parent.mkdir(parents=True)
-        config.write_text(
-            f"[model]\npath = '{model}'\n[generation]\nn = 4\nmax_tokens = 600\nignore_eos = true\n"
-            f"[instruments]\nlook_ahead = '{mode}'\nlook_ahead_tokens = 100000000\n"
-            "look_ahead_battery = 'all'\n"
-        )
-        with Story.create(folder / "tale.srbw") as story:
-            story.append(OPENING)
-        program = Child.start(["-m", "srbwriter", str(folder / "tale.srbw")], folder)
-        assert program.until(b"write", 60) is not None, "the app did not start"
-        program.drain(1.0)
-        program.send(WRITE)
-        sign = "■" if mode == "off" else "▸ ahead"
-        assert program.until(sign.encode(), 120) is not None, f"{sign!r} is not shown"
-        program.send(TAB)
-        program.drain(0.5)
-        found: list[float] = []
-        for number in range(KEYS):
-            program.drain(0.05)
-            program.send(LEFT if number % 2 else RIGHT)
-            delay = program.until(b"BRANCH 1" if number % 2 else b"BRANCH 2", 2.0)
-            found.append(2.0 if delay is None else delay)
-        program.close()
-        return found
-
-
-def _p99(delays: list[float]) -> float:
-    return sorted(delays)[min(len(delays) - 1, int(0.99 * len(delays)))]

@@ -1,4 +1,4 @@
-"""The same work through several programs: ``python -m benchmarks.peers [--programs DIR] [--vllm URL]``.
+"""The same work through several programs: ``python -m benchmarks.peers [--programs DIR]``.
 
 A story is opened and n branches are written; one is picked and n more are written from there. Each program
 runs in a process of its own and gets the same token ids; they take turns. Per program and n the table has:
@@ -20,14 +20,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 
-from benchmarks.engine import peers
 from benchmarks.engine.report import heading
 from benchmarks.engine.setting import TEXT, Setting, model_path
 
-from .sides import HERE, OneByOne, OverHttp, Peer, Vllm, Written, start_srbwriter
+from .servers import HERE, CompletionServer, Server, Written, program, start_srbwriter
 
 ODD = ("--threads", "1", "--flash-attn", "on", "--ubatch-size", "32")
-PROGRAMS = ("srbwriter", "used", "against", "llama-cpp-python", "llama-server", "vllm")
+PROGRAMS = ("srbwriter", "used", "against", "llama-server")
 
 
 def used_home(setting: Setting) -> Path:
@@ -39,7 +38,7 @@ def used_home(setting: Setting) -> Path:
     return home
 
 
-def start(setting: Setting, args: argparse.Namespace, stack: ExitStack) -> Iterator[Peer]:
+def start(setting: Setting, args: argparse.Namespace, stack: ExitStack) -> Iterator[CompletionServer]:
     """Start all programs that are wanted and at hand."""
     wanted: Sequence[str] = args.only
     home = Path(tempfile.mkdtemp(prefix="clean-"))
@@ -50,13 +49,9 @@ def start(setting: Setting, args: argparse.Namespace, stack: ExitStack) -> Itera
     if "against" in wanted and args.against is not None:
         name, checkout = f"srbwriter, {args.against.name}", args.against.resolve()
         yield stack.enter_context(closing(start_srbwriter(setting, name, home, checkout=checkout)))
-    if "llama-cpp-python" in wanted:
-        yield stack.enter_context(closing(OneByOne(setting)))
     if "llama-server" in wanted and args.programs is not None:
-        program = peers.program(args.programs, "llama-server")
-        yield stack.enter_context(closing(OverHttp(peers.Server(setting, program, max(4, *args.counts)))))
-    if "vllm" in wanted and args.vllm:
-        yield stack.enter_context(closing(Vllm(setting, args.vllm)))
+        binary = program(args.programs, "llama-server")
+        yield stack.enter_context(closing(Server(setting, binary, max(4, *args.counts))))
 
 
 class BusyProgram:
@@ -70,17 +65,20 @@ class BusyProgram:
         self.process.wait()
 
 
-def play(peer: Peer, opening: list[int], n: int, setting: Setting, seed: int) -> tuple[Written, Written]:
+def play(
+    peer: CompletionServer, opening: list[int], n: int, setting: Setting, seed: int
+) -> tuple[Written, Written]:
     """Open a story, pick one branch, write on."""
     first = peer.write(opening, n, setting.tokens, seed)
     picked = first.ids[n // 2]
     return first, peer.write([*opening, *picked], n, setting.tokens, seed + 1)
 
 
-def rows(peers: Sequence[Peer], setting: Setting, args: argparse.Namespace) -> Iterator[list[str]]:
+def rows(
+    peers: Sequence[CompletionServer], setting: Setting, args: argparse.Namespace
+) -> Iterator[list[str]]:
     """A row for each number of branches and program, once all rounds of it have been played."""
     ours = peers[0]
-    assert isinstance(ours, OverHttp)
     # No text twice: models repeat what is repeated, and branches that are alike share rows.
     prose = "".join(file.read_text("utf-8") for file in sorted((HERE / "sample_prompts").glob("*.txt")))
     for n in args.counts:
@@ -119,7 +117,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", default="bundled", help="a file, bundled, or a shape such as 135m-q4_0")
     parser.add_argument("--models", type=Path, help="folder of made models")
     parser.add_argument("--programs", type=Path, help="folder with llama-server")
-    parser.add_argument("--vllm", default="", help="address of a vLLM that serves the same model")
     parser.add_argument("--against", type=Path, help="another checkout of srbwriter")
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=PROGRAMS, help="beside srbwriter")
     parser.add_argument("--busy", type=int, default=0, help="programs that keep a core busy each meanwhile")

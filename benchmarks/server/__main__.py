@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engine import peers
 from benchmarks.engine.setting import Setting, load_average, machine, model_path, story_ids
+from benchmarks.peers.servers import Server, program
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Request, Stop
 
 from . import crowd
-from .meanwhile import fair, health, kept, served
+from .meanwhile import fair, kept, served
 
 SAMPLERS = ["top_k", "top_p", "min_p", "temperature"]
 
@@ -107,7 +107,7 @@ def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
     if args.peers is None:
         yield None
         return
-    server = peers.Server(setting, peers.program(args.peers, "llama-server"), args.clients)
+    server = Server(setting, program(args.peers, "llama-server"), args.clients)
     try:
         yield server.address
     finally:
@@ -115,7 +115,7 @@ def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
 
 
 PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {
-    "stream": stream, "fair": fair, "health": health, "kept": kept
+    "stream": stream, "fair": fair, "kept": kept
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--long", type=int, default=1500, help="tokens of each branch of the others in fair")
     parser.add_argument("--tries", type=int, default=8, help="small requests in fair")
-    parser.add_argument("--cells", type=int, default=16_384, help="cells of the cache in fair and health")
+    parser.add_argument("--cells", type=int, default=16_384, help="cells of the cache in fair")
     parser.add_argument("--turns", type=int, default=40, help="requests in kept")
     args = parser.parse_args()
     cells = 2 * args.clients * (args.prompt + args.tokens)

@@ -1,9 +1,7 @@
-"""What one client is made to wait by others: ``fair`` among requests, ``health`` beside long work.
+"""What one client is made to wait by others, and by HTTP itself.
 
-``fair``: steps of the batch until the first of eight tokens, while others have it full. ``health``: how long
-``/health`` takes, asked every 10 ms by another process, while a request is made that takes seconds to answer.
-``heads``: how long it takes on new connections, while hundreds of others never end the head of their request
-and the process may open few files. ``kept``: one token on a kept connection, beside the engine's own time.
+``fair``: steps of the batch until the first of eight tokens, while others have it full. ``kept``: one token
+on a kept connection, beside the engine's own time.
 """
 
 from __future__ import annotations
@@ -16,14 +14,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
-
-import numpy as np
 
 from benchmarks.engine.setting import Setting, story_ids
 from srbwriter.engine import Engine
@@ -145,122 +141,6 @@ def _first_token(engine: Engine, url: str, number: int) -> tuple[int, int, float
             while plug.recv(65536):
                 pass
     return now - (came or before), now - before, seconds
-
-
-# ---- health beside long work
-
-STORY = {"prompt": "Once upon a time,", "ignore_eos": True}
-PATTERN = "(((([a-z]{1,10} ){1,10}\\.){1,10}\\n){1,10})"
-KNOWN = {**STORY, "model": "m", "n": 64, "logprobs": 100, "max_tokens": 48}
-TEXT = "a tale "
-
-
-def _said(words: str) -> dict[str, str]:
-    return {"role": "user", "content": words}
-
-
-CASES: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
-    "64 × logprobs 100, 48 tokens": ("/v1/completions", lambda: KNOWN),
-    "the same, streamed": ("/v1/completions", lambda: {**KNOWN, "stream": True}),
-    "detokenise 3 000 000 ids": ("/detokenize", lambda: {"tokens": [300] * 3_000_000}),
-    "detokenise 1 000 000 ids": ("/detokenize", lambda: {"tokens": [300] * 1_000_000}),
-    "tokenise 16 MB with pieces": ("/tokenize", lambda: {"content": TEXT * 2_250_000, "with_pieces": True}),
-    "tokenise 4 MB with pieces": ("/tokenize", lambda: {"content": TEXT * 570_000, "with_pieces": True}),
-    "a nested regex": ("/completion", lambda: {**STORY, "n_predict": 48, "n": 8, "regex": PATTERN}),
-    "a prompt of 1 000 000 ids": ("/completion", lambda: {"prompt": [300] * 1_000_000}),
-    "100 000 biases by text": (
-        "/completion", lambda: {**STORY, "logit_bias": {f"{k} cat": 1 for k in range(100_000)}}
-    ),
-    "65 000 biases by text": (
-        "/completion", lambda: {**STORY, "n_predict": 1, "logit_bias": {f"w{k}": 1 for k in range(65_000)}}
-    ),
-    "4096 messages": ("/v1/chat/completions", lambda: {"messages": [_said(TEXT * 9)] * 4096}),
-    "4096 messages, what fits of them answered": (
-        "/v1/chat/completions",
-        lambda: {"messages": [_said("Go on.")] * 4096, "max_tokens": 4, "overflow": "truncate"},
-    ),
-}  # fmt: skip
-
-
-def health(setting: Setting, args: argparse.Namespace) -> None:
-    """Waits of ``/health``; aim: p99 ≤ 50 ms."""
-    options = replace(setting.options(cells=args.cells), max_branches=64)
-    print("\n/health every 10 ms meanwhile (aim: p99 ≤ 50 ms)\n")
-    print("| request | status | seconds | p50 / p99 / longest, ms | asked |")
-    print("|---|---|---|---|---|")
-    with Engine.load(setting.model, options) as engine, served(engine, max_n=64) as url:
-        with _asking(url) as waits:
-            time.sleep(2.0)
-        _row("nothing", "–", 2.0, waits)
-        for title, (path, make) in CASES.items():
-            data = json.dumps(make()).encode()
-            with _asking(url) as waits:
-                begun = time.perf_counter()
-                status = _post(url, path, data)
-                seconds = time.perf_counter() - begun
-            _row(title, status, seconds, waits)
-
-
-def _row(title: str, status: str, seconds: float, waits: list[float]) -> None:
-    middle, late = np.quantile(waits, (0.5, 0.99)) * 1000
-    figures = f"{middle:.1f} / {late:.1f} / {max(waits) * 1000:.0f}"
-    cells = [title, *([status] if status else []), f"{seconds:.2f}", figures, str(len(waits))]
-    print(f"| {' | '.join(cells)} |")
-
-
-def _post(url: str, path: str, data: bytes) -> str:
-    """By curl: a client in this process would take the interpreter from the server."""
-    command = [
-        "curl",
-        "-sS",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_code}",
-        "-H",
-        "Expect:",
-        "--data-binary",
-        "@-",
-        url + path,
-    ]
-    return subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True).stdout.decode()
-
-
-_ASK = """
-import http.client, sys, threading, time
-from urllib.parse import urlsplit
-address = urlsplit(sys.argv[1])
-http = http.client.HTTPConnection(address.hostname, address.port)
-over = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
-waits = []
-print("ready", flush=True)
-while not over.is_set() or len(waits) < 3:
-    begun = time.perf_counter()
-    http.request("GET", "/health"); assert http.getresponse().read()
-    if "new" in sys.argv: http.close()
-    waits.append(time.perf_counter() - begun)
-    time.sleep(max(0.0, 0.01 - waits[-1]))
-print(*waits)
-"""
-
-
-@contextmanager
-def _asking(url: str, *how: str) -> Iterator[list[float]]:
-    """Waits of ``/health``, filled when the context is left; ``new``: each on a connection of its own."""
-    waits: list[float] = []
-    child = subprocess.Popen(
-        [sys.executable, "-c", _ASK, url, *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdin is not None and child.stdout is not None
-    child.stdout.readline()
-    try:
-        yield waits
-    finally:
-        child.stdin.close()
-        with child.stdout:
-            waits += map(float, child.stdout.read().split())
-        child.wait()
 
 
 # ---- one token on a kept connection

@@ -45,7 +45,6 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("write", "write branches of a prompt to standard output", "write:write"),
-        Command("lines", "talk in the line protocol on standard input and output", "serve:lines"),
         Command("new", "create a story in the library", "stories:new"),
         Command("open", "open the terminal app on a story", "app:open"),
         Command("list", "list the stories of the library", "stories:list"),

@@ -117,17 +117,15 @@ def joined(argv: Sequence[str]) -> list[str]:
     while rest:
         flag, *rest = rest
         words.append(flag)
-        scaled = flag in _SCALED and len(rest) > 1 and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", rest[1])
-        if scaled or (flag in _LAYERS and len(rest) > 1 and rest[0].isdecimal() and rest[1].isdecimal()):
-            words.append(f"{rest[0]}{':' if scaled else ','}{rest[1]}")
+        if flag == _SCALED and len(rest) > 1 and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", rest[1]):
+            words.append(f"{rest[0]}:{rest[1]}")
             rest = rest[2:]
         elif flag in keys.NUMA.flags and (not rest or rest[0] not in keys.NUMA.kind.choices):
             words.append(keys.NUMA.kind.choices[0])
     return words
 
 
-_SCALED = (keys.LORA.flags[1], keys.CONTROL_VECTORS.flags[1])
-_LAYERS = keys.CONTROL_VECTOR_LAYERS.flags
+_SCALED = keys.LORA.flags[1]
 
 
 def add_actions(target: argparse.ArgumentParser) -> Callable[..., argparse.ArgumentParser]:

@@ -221,11 +221,10 @@ One on another machine can write for you: srbwriter --connect URL"""
 
 
 def _recommended(settings: Settings, *, as_json: bool) -> None:
-    """Measure this machine, and print the model for it and the others, or JSON. Raises ModelError."""
-    from srbwriter.models import LEAST_WORDS, read_recommended, recommend, size_words
-    from srbwriter.models.speed import number_words
+    """Print the model for this machine and the others, or JSON."""
+    from srbwriter.models import read_recommended, recommend, size_words
 
-    found, machine = read_recommended(), launch.measure_machine(settings)
+    found, machine = read_recommended(), launch.this_machine(settings)
     best, others = recommend(found.models, machine)
     if as_json:
         rows = [_as_json(row) for row in [*([best] if best else []), *others]]
@@ -236,27 +235,21 @@ def _recommended(settings: Settings, *, as_json: bool) -> None:
         print(_NONE)
     else:
         here = "fetched" if best.model.is_here else f"{size_words(best.model.size or 0)} to fetch"
-        print(f"For this machine: {best.model.name}, {here}. It writes {best.speed} (an estimate).")
+        print(f"For this machine: {best.model.name}, {here}.")
         print(f"  {_command(best.model)}")
     if others:
         first = "others" if best else "models"
-        cells: list[tuple[str, ...]] = [
-            (first, "kind", "size", "memory", "words/s", "alone", "here", "licence")
-        ]
-        for model, verdict, speed in others:
+        cells: list[tuple[str, ...]] = [(first, "kind", "size", "memory", "here", "licence")]
+        for model, verdict in others:
             size, memory = (size_words(number) if number else "" for number in (model.size, model.memory))
-            more = "+" * (speed is not None and speed.on_gpu)
-            words, alone = (f"{number_words(x)}{more}" for x in speed[1:3]) if speed else ("", "")
             here = "fetched" if model.is_here else verdict
-            cells.append((model.name, model.kind, size, memory, words, alone, here, model.licence))
-        head, *lines = columns(cells, right=(2, 3, 4, 5)).splitlines()
+            cells.append((model.name, model.kind, size, memory, here, model.licence))
+        head, *lines = columns(cells, right=(2, 3)).splitlines()
         print(f"\n{head}")
         for line, row in zip(lines, others, strict=True):
             print(f"{line}\n  {_command(row.model)}")
-    if machine.pace is not None:
-        each = f"in each of {machine.pace.branches} branches" if machine.pace.branches > 1 else "in a branch"
-        say(f"words/s: {each}, an estimate from the speed of the bundled model, measured here just now")
-        say(f"slow: below {LEAST_WORDS:.0f} words a second; fewer branches are faster, as with --n 2")
+    if any(row.verdict == "slow" for row in others):
+        say("slow: fewer than three words a second in each of eight branches; --n 2 is faster")
     gpus = "".join(f", {gpu.name} {size_words(gpu.free)} free" for gpu in machine.gpus)
     say(f"this machine has {size_words(machine.memory)} of memory{gpus}; models need theirs for eight panes")
     if not machine.gpus:
@@ -269,15 +262,12 @@ def _command(model: RecommendedModel) -> str:
 
 
 def _as_json(row: Suitability) -> dict[str, object]:
-    model, speed = row.model, row.speed
+    model = row.model
     names = ("name", "kind", "machine", "repository", "file", "size", "context", "memory", "arrived", "note")
     return {
         **{name: getattr(model, name) for name in names},
         "licence": model.licence or None,
         "verdict": row.verdict,
-        "words_per_second": round(speed.words, 1) if speed else None,
-        "words_per_second_alone": round(speed.alone, 1) if speed else None,
-        "branches": speed.branches if speed else None,
         "path": str(model.path) if model.is_here else None,
         "command": _command(model),
         "pages": dict(model.pages),

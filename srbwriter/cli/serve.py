@@ -1,8 +1,7 @@
-"""``srbwriter --serve``, the server beside the app, ``srbwriter lines``: their keys, and how they start."""
+"""``srbwriter --serve`` and the server beside the app: their keys, and how they start."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
@@ -10,8 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.flags import add_keys
-from srbwriter.config import ConfigError, Key, Settings, Table, keys
+from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 
 if TYPE_CHECKING:
@@ -79,9 +77,6 @@ CORS_ORIGINS = Key[tuple[str, ...]](
 )
 METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
-SLOT_SAVE_PATH = Key[Path | None](
-    "server.slot_save_path", PATH, None, "folder for saved slots", ("--slot-save-path",),
-)
 SYSTEM_PROMPT_FILE = Key[Path | None](
     "server.system_prompt_file", PATH, None,
     "file with a text that precedes every prompt, or with JSON: prompt, anti_prompt and assistant_name",
@@ -89,7 +84,7 @@ SYSTEM_PROMPT_FILE = Key[Path | None](
 )
 CHAT_TEMPLATE = Key[str | None](
     "server.chat_template", TEXT, None,
-    "chat template (Jinja, or a name such as llama3) instead of the model's own", ("--chat-template",),
+    "chat template (Jinja, or chatml) instead of the model's own", ("--chat-template",),
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",),
@@ -142,8 +137,6 @@ def run(settings: Settings) -> int:
         server.check_settings(options)
     fetch_named_model(settings)
     launch.check_models(settings)
-    if elsewhere:
-        launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
     loader = launch.loader(settings, notify=say)
     if (hint := launch.model_hint(settings)) is not None:
         say(hint)
@@ -225,10 +218,8 @@ def server_beside(settings: Settings) -> Beside:
     Raises ConfigError for settings that are invalid, or unsupported by a remote engine. Entering it raises
     Failure if the address cannot be bound.
     """
-    from srbwriter import launch, server
+    from srbwriter import server
 
-    if launch.elsewhere(settings):
-        launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
     with _failures():
         options = server_settings(settings)
         server.check_settings(options)
@@ -254,34 +245,3 @@ class SessionLoader:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session.loader, name)
-
-
-# ---- the line protocol, for programs that start this one
-
-
-def lines_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
-    parser.usage = "srbwriter lines [options]"
-    more = (PRELOAD, ALIAS, CONTEXT_SHIFT)
-    add_keys(parser, table, ("generation", "sampling", "model", "log"), more)
-
-
-def run_lines(arguments: argparse.Namespace, settings: Settings) -> int:
-    """
-    Hold a conversation in lines of text on standard input and output: commands in, KV and OUTPUT lines
-    out.
-
-      srbwriter lines
-      printf 'PROMPT Once upon a time,\\n' | srbwriter lines --temp 0.9
-      srbwriter lines --preload persona.txt --reverse-prompt "User:"
-
-    A server with --tcp speaks the same over TCP; docs/lines.md has the commands.
-    """
-    from srbwriter import launch
-    from srbwriter.cli.models import fetch_named_model
-    from srbwriter.server.lines import run_standard
-
-    fetch_named_model(settings)
-    with contextlib.closing(launch.loader(settings, notify=say)) as loader, _failures():
-        options = server_settings(settings)
-        loader.start()
-        return run_standard(loader, options)

@@ -16,7 +16,6 @@ from srbwriter.config.kinds import (
     LAYERS,
     NUMBERS,
     PATH,
-    RANGE,
     SWITCH,
     TEXT,
     TEXTS,
@@ -209,15 +208,6 @@ LORA = Key[tuple[str, ...]](
     "model.lora", TEXTS, (), "LoRA adapter in GGUF format, FILE or FILE:SCALE; may be given several times",
     ("--lora", "--lora-scaled"),
 )
-CONTROL_VECTORS = Key[tuple[str, ...]](
-    "model.control_vectors", TEXTS, (),
-    "control vector in GGUF format, FILE or FILE:SCALE; several are added up",
-    ("--control-vector", "--control-vector-scaled"),
-)
-CONTROL_VECTOR_LAYERS = Key[tuple[int, int] | None](
-    "model.control_vector_layers", RANGE, None,
-    "first and last layer that control vectors act on; all if not given", ("--control-vector-layer-range",),
-)
 POOLING = Key[Pooling | None](
     "model.pooling", one_of(*get_args(Pooling)), None,
     "how embeddings of tokens become one; the model's own way if not given", ("--pooling",),
@@ -287,6 +277,7 @@ class Retired(NamedTuple):
 
 
 _LORA = ("--lora-init-without-apply", "--no-lora-init-without-apply")
+_NO_VECTORS = "control vectors are not loaded"
 _ONE_MODEL = "a server has one model (examples/nginx.conf puts several at one port)"
 
 # fmt: off
@@ -296,6 +287,9 @@ RETIRED: tuple[Retired, ...] = (
     Retired("interface.split", "the story has two fifths of the window"),
     Retired("interface.spelling", "words are not looked up in a list"),
     Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
+    Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
+    Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
+    Retired("sampling.infill", "it is for code"),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),
@@ -303,6 +297,7 @@ RETIRED: tuple[Retired, ...] = (
       for name in ("cutoff", "multiplier", "depth", "beams", "ends")),
     Retired("server.models_max", _ONE_MODEL, ("--models-max",)),
     Retired("server.more_models", _ONE_MODEL),
+    Retired("server.slot_save_path", "slots are not saved", ("--slot-save-path",)),
 )
 # fmt: on
 """Settings and flags of earlier versions. Names in [keys] need no entry: see ``settings``."""

@@ -80,11 +80,6 @@ def _path(value: object) -> Path:
     return expanded(value)
 
 
-def _range(value: object) -> tuple[int, int]:
-    first, last = _list(_only(int))(value)
-    return first, last
-
-
 def _address(value: object) -> str | None:
     """Read one address. A list of at most one is taken as well: lists were the form of earlier versions."""
     texts = [value] if isinstance(value, str) else _list(_only(str))(value)
@@ -115,9 +110,6 @@ NUMBERS = Kind[tuple[float, ...]](
     "numbers, separated by commas", "X,X", _list(_number), lambda text: list(map(float, text.split(",")))
 )
 ADDRESS = Kind("one address such as http://host:8000", "URL", _address)
-RANGE = Kind(
-    "two whole numbers, the first and the last", "N,N", _range, lambda text: list(map(int, text.split(",")))
-)
 LAYERS = Kind(
     "a whole number, or all", "N", _layers, lambda text: text if text in ("all", "auto") else int(text)
 )

@@ -651,7 +651,7 @@ class ActiveBranch(Demand):
         self.forget_constraint()
 
     def rules_changed(self) -> None:
-        """Note that the settings were changed, so that the chain is replaced; the random state is kept."""
+        """Note that the settings were changed, so that the chain is replaced."""
         self.chain_state = ChainState.OUTDATED
         self.forget_constraint()
 

@@ -42,7 +42,7 @@ def render(
     eos: str,
     **kwargs: Any,
 ) -> str:
-    """Return the prompt for ``messages`` under ``template``: Jinja, or a name that llama.cpp knows.
+    """Return the prompt for ``messages`` under ``template``, in Jinja; None is ChatML.
 
     ``continue_final_message`` leaves the last message open, so that the model continues it; no generation
     prompt is added then. ``kwargs`` are further variables of the template.
@@ -59,31 +59,20 @@ def render(
             raise InvalidRequest("continue_final_message", "the last message has no text to go on from")
         plain[-1] = {**last, "content": last["content"] + _HERE}
     add_generation_prompt = add_generation_prompt and not continue_final_message
-    if template is not None and "{" not in template:
-        prompt = _by_name(template, plain, add_generation_prompt)
-    else:
-        variables = {
-            "messages": plain, "tools": None, "add_generation_prompt": add_generation_prompt,
-            "bos_token": bos, "eos_token": eos,
-        }  # fmt: skip
-        prompt = _run(CHATML if template is None else template, {**kwargs, **variables})
+    template = CHATML if template is None else template
+    if "{" not in template:
+        raise InvalidRequest("chat_template", f"no template is called {template[:60]!r}; there is chatml")
+    variables = {
+        "messages": plain, "tools": None, "add_generation_prompt": add_generation_prompt,
+        "bos_token": bos, "eos_token": eos,
+    }  # fmt: skip
+    prompt = _run(template, {**kwargs, **variables})
     if not continue_final_message:
         return prompt
     head, mark, _ = prompt.rpartition(_HERE)
     if not mark:
         raise InvalidRequest("continue_final_message", "the chat template leaves the last message out")
     return head
-
-
-def _by_name(name: str, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:
-    from .native import templates  # brings llama.cpp along, which only these templates need
-
-    try:
-        return templates.render(name, messages, add_generation_prompt)
-    except KeyError:
-        known = ", ".join(templates.names())
-        problem = f"no template is called {name[:60]!r}; there are {known}"
-        raise InvalidRequest("chat_template", problem) from None
 
 
 def with_stop_strings(stop: Stop | tuple[Stop, ...], template: str | None) -> Stop | tuple[Stop, ...]:

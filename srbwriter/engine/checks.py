@@ -6,7 +6,8 @@ anything. Knows the table of parameters and the size of the vocabulary; starts n
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from . import limits
 from .fields import check_fields
@@ -15,27 +16,27 @@ from .types import InvalidRequest, LimitExceeded, Request, Sampling, Stop
 from .verbs import VERBS
 
 
-def check_type(name: str, value: object, kind: type) -> None:
-    """Raise InvalidRequest for a value that is no ``kind``."""
-    if not isinstance(value, kind):
-        raise InvalidRequest(name, f"{value!r} is not a {kind.__name__}")
+@dataclass(frozen=True)
+class Checks:
+    """Raise InvalidRequest for the first field that cannot mean anything, LimitExceeded for ``n``.
 
+    ``check_rules`` says what this engine cannot sample by, or end by, in a branch of a request.
+    """
 
-class RequestChecks:
-    """Raise InvalidRequest for the first field that cannot mean anything, LimitExceeded for ``n``."""
-
-    def __init__(self, n_vocab: int, max_branches: int) -> None:
-        self.n_vocab, self.max_branches = n_vocab, max_branches
+    n_vocab: int
+    max_branches: int
+    check_rules: Callable[[Request, Sequence[Sampling], Sequence[Stop]], None]
 
     def check_request(self, request: Request) -> None:
         """Check everything but the prompt."""
         check_fields(request)
         if request.n > self.max_branches:
             raise LimitExceeded(request.n, self.max_branches)
-        for sampling in limits.one_or_each("sampling", request.sampling, request.n):
-            self.check_sampling(sampling, request)
-        for stop in limits.one_or_each("stop", request.stop, request.n):
-            self.check_stop(stop)
+        self._check_rules(
+            request,
+            limits.one_or_each("sampling", request.sampling, request.n),
+            limits.one_or_each("stop", request.stop, request.n),
+        )
         for take in request.takes:
             try:
                 check_fields(take)
@@ -53,15 +54,14 @@ class RequestChecks:
 
     def check_command(self, command: Command) -> None:
         """Check a verb and its arguments."""
-        verb = VERBS.get(command.verb)
-        n = 1
+        verb, n, request = VERBS.get(command.verb), 1, command.generation.request
         for argument, given in zip(verb.arguments, command.args, strict=True) if verb is not None else ():
             for value in limits.one_or_each(argument.name, given, n) if argument.each else (given,):
                 argument.check(command.verb, value)
                 if isinstance(value, Sampling):
-                    self.check_sampling(value, command.generation.request)
+                    self._check_rules(request, (value,), ())
                 elif isinstance(value, Stop):
-                    self.check_stop(value)
+                    self._check_rules(request, (), (value,))
                 elif isinstance(value, tuple):
                     limits.check_ids(command.verb, value, self.n_vocab)
             if argument.kinds == ("branches",):
@@ -72,12 +72,8 @@ class RequestChecks:
                     problem = f"the request has had {have} branches, {limits.BRANCHES} are possible"
                     raise InvalidRequest("n", problem)
 
-    def check_sampling(self, sampling: Any, request: Request) -> None:
-        """Check settings that a branch of ``request`` is to sample by."""
-        check_type("sampling", sampling, Sampling)
-
-    def check_stop(self, stop: Any) -> None:
-        """Check a stop rule."""
-        check_type("stop", stop, Stop)
-        check_fields(stop)
-        limits.check_ids("stop_token_ids", stop.token_ids, self.n_vocab)
+    def _check_rules(self, request: Request, samplings: Sequence[Sampling], stops: Sequence[Stop]) -> None:
+        for stop in stops:
+            check_fields(stop)
+            limits.check_ids("stop_token_ids", stop.token_ids, self.n_vocab)
+        self.check_rules(request, samplings, stops)

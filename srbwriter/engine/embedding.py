@@ -1,4 +1,4 @@
-"""Vectors of texts, on a context and a thread of their own.
+"""Vectors of texts, on a context of their own.
 
 The context is made for the first text, so that it costs nothing before; no step of the engine waits for it.
 Knows the model and its tokens; knows no branches.
@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import limits
-from .adapters import adapt_context
 from .cores import count_cores
-from .ending import close_at_exit
 from .model import Model
+from .native.adapters import set_adapters
 from .native.embedding import EmbeddingContext
-from .types import ContextOverflow, EngineClosed, EngineError, EngineOptions, InvalidRequest, NotANumber
+from .types import ContextOverflow, EngineClosed, EngineOptions, InvalidRequest, NotANumber
 
 Pooling = Literal["mean", "cls", "last"]
 Vector: TypeAlias = "NDArray[np.float32]"
@@ -31,7 +30,6 @@ _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
 _MOST_ROWS = 512
 _WHOLE = 2048  # tokens of a text that has to be computed in one piece
-WAITING = 64  # requests; more are refused
 
 
 class Embedding(NamedTuple):
@@ -50,23 +48,17 @@ class Embedder:
     def __init__(self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool]) -> None:
         self._model, self._options, self._busy = model, options, busy
         self._threads = options.threads_batch or options.threads or count_cores()
-        self._causal = model.metadata.get(f"{model.architecture}.attention.causal", "true") != "false"
+        key = model.architecture
+        self._causal = model.metadata.get(f"{key}.attention.causal", "true") != "false"
         self.longest = window if self._causal else min(window, _WHOLE)
         """Tokens that one text may have."""
-        self._jobs: set[Future[list[Embedding]]] = set()
+        kind = model.metadata.get(f"{key}.pooling_type", "0")
+        own = options.pooling or (_NAMES[int(kind)] if kind.isdecimal() and int(kind) < len(_NAMES) else "")
+        self.pooling: Pooling = cast("Pooling", own if own in get_args(Pooling) else "mean")
+        """The model's own pooling; the mean where its file names none."""
         self._turn = threading.Lock()  # of the context
         self._context: EmbeddingContext | None = None
         self._closed = False
-
-    @property
-    def working(self) -> bool:
-        return bool(self._jobs)
-
-    @property
-    def pooling(self) -> Pooling:
-        """The model's own pooling; the mean where its file names none."""
-        own = self._options.pooling or own_pooling(self._model)
-        return cast("Pooling", own) if own in get_args(Pooling) else "mean"
 
     def embed(
         self, texts: Sequence[str | Sequence[int]], pooling: Pooling | None, normalize: int
@@ -80,29 +72,30 @@ class Embedder:
             raise InvalidRequest("pooling", f"{way!r} is not one of {', '.join(get_args(Pooling))}")
         limits.check_range("embd_normalize", normalize, -1, 100)
         ids, done = self._read(texts), Future[list[Embedding]]()
-        if self._closed:
-            raise EngineClosed("the engine was closed")
-        if len(self._jobs) > WAITING:
-            raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
-        self._jobs.add(done)
-        close_at_exit(self)
+
+        def work() -> None:
+            with suppress(InvalidStateError):  # it is cancelled
+                try:
+                    with self._model.in_use, self._turn:  # which keeps its weights
+                        done.set_result([self._embed(each, way, normalize, done) for each in ids])
+                except Exception as error:  # the caller gets it
+                    done.set_exception(error)
+
         # It ends with the request: OpenMP's team of a thread slows the engine's down (see native.spin).
-        work = threading.Thread(
-            target=self._run, args=(ids, way, normalize, done), name="srbwriter-embed", daemon=True
-        )
-        work.start()
+        threading.Thread(target=work, name="srbwriter-embed", daemon=True).start()
         return done
 
     def close(self, timeout: float = 5.0) -> None:
         """Cancel the running work and free the context. May be called twice."""
         self._closed = True
-        if (context := self._context) is not None:
-            context.abort()
         if self._turn.acquire(timeout=timeout):
-            if self._context is not None:
-                self._context.close()
-                self._context = None
+            self._free()
             self._turn.release()
+
+    def _free(self) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            context.close()
 
     def _read(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
         if not _is_list(texts) or not all(isinstance(text, str) or _is_list(text) for text in texts):
@@ -126,27 +119,15 @@ class Embedder:
             found.append(ids)
         return found
 
-    def _run(
-        self, texts: Sequence[list[int]], way: Pooling, normalize: int, done: Future[list[Embedding]]
-    ) -> None:  # fmt: skip
-        with suppress(InvalidStateError):  # it is cancelled
-            try:
-                with self._model.in_use, self._turn:  # which keeps its weights
-                    found = [self._embed(ids, way, normalize, done) for ids in texts]
-                done.set_result(found)
-            except Exception as error:  # the caller gets it
-                done.set_exception(error)
-        self._jobs.discard(done)
-
     def _embed(
         self, ids: list[int], way: Pooling, normalize: int, done: Future[list[Embedding]]
     ) -> Embedding:  # fmt: skip
-        closed = EngineClosed("the engine was closed")
-        if self._closed or done.cancelled():
-            raise closed
-        rows = self._context_for(len(ids)).evaluate(ids, 1 if self._busy() else self._threads)
+        threads = 1 if self._busy() else self._threads
+        rows = self._context_for(len(ids)).evaluate(
+            ids, threads, lambda: not self._closed and not done.cancelled()
+        )
         if rows is None:
-            raise closed
+            raise EngineClosed("the engine was closed")
         if not np.isfinite(rows).all():
             raise NotANumber()
         pooled = {"mean": rows.mean(axis=0, dtype=np.float64), "cls": rows[0], "last": rows[-1]}[way]
@@ -155,22 +136,14 @@ class Embedder:
     def _context_for(self, tokens: int) -> EmbeddingContext:
         """Return the context, which is large enough for a text of so many tokens."""
         if self._context is None or self._context.cells < tokens:
-            if self._context is not None:
-                self._context.close()
-                self._context = None
+            self._free()
             model, cells = self._model, max(_LEAST_CELLS, 1 << (tokens - 1).bit_length())
             rows = cells  # of one decode: a whole text, where each token sees those after it
             if self._causal:
                 rows = max(8, min(_MOST_ROWS, _OUTPUT_BYTES // (4 * model.n_vocab)))
             self._context = EmbeddingContext(model.pointer, cells, rows, self._options, str(model.path))
-            adapt_context(self._context.pointer, model, self._options)
+            set_adapters(self._context.pointer, model.adapters)
         return self._context
-
-
-def own_pooling(model: Model) -> str:
-    """Return the pooling that a model names, ``none`` where it names none, as in llama.cpp."""
-    kind = model.metadata.get(f"{model.architecture}.pooling_type", "0")
-    return _NAMES[int(kind)] if kind.isdecimal() and int(kind) < len(_NAMES) else "none"
 
 
 def _is_list(value: object) -> bool:
@@ -179,11 +152,6 @@ def _is_list(value: object) -> bool:
 
 def normalized(vector: Vector, how: int) -> Vector:
     """``vector`` scaled as llama.cpp counts: -1 not at all, 0 to 16 bits, p to length 1 in the p-norm."""
-    if how < 0:
-        return vector
     exact = vector.astype(np.float64)  # the smallest numbers have no smaller ones in 32 bits
-    most = float(np.abs(exact).max(initial=0.0))
-    if most == 0.0:
-        return vector
-    length = most / 32760.0 if how == 0 else most * float((np.abs(exact / most) ** how).sum()) ** (1 / how)
-    return (exact / length).astype(np.float32)
+    length = np.linalg.norm(exact, how or np.inf) / (1.0 if how else 32760.0) if how >= 0 else 0.0
+    return (exact / length).astype(np.float32) if length else vector

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from .active import ActiveRequest
 from .adapters import key_of, load_adapters
 from .cache import Cache
 from .capabilities import Capabilities, Feature
+from .checks import Checks
 from .commands import Call, make_request, prepared
 from .devices import gpus
 from .disk import StoryFiles, read_session, state_key, write_session
@@ -42,9 +43,10 @@ from .native.devices import read_devices
 from .native.spin import on_own_thread
 from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble
+from .sampling import check_rules
 from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import all_memory, host_budget, open_context, threads_of, uses_gpu, where_it_runs
+from .sizing import all_memory, check_options, host_budget, open_context, threads_of, uses_gpu, where_it_runs
 from .tree import Namespace
 from .types import (
     EngineClosed,
@@ -60,7 +62,6 @@ from .types import (
     describe_error,
     for_each,
 )
-from .validate import LocalChecks, check_options
 from .window import fit
 
 log = logging.getLogger(__name__)
@@ -83,18 +84,17 @@ class Engine:
         bos: the token that begins a text, if there is one; before every prompt if ``add_bos``.
         eos: the token that ends a text, if there is one; ``eog`` are all of these.
         fim: the fill-in-the-middle tokens (prefix, suffix, middle), if the model has them.
-        fim_files: the tokens before a collection of files, and before each of them, if the model has them.
     """
 
     def __init__(self, model: Model, context: Context, options: EngineOptions, window: int) -> None:
         self.model, self.options, self.adapters = model, options, options.lora
         self.n_ctx, self.max_branches = window, options.max_branches
         self.bos, self.add_bos, self.eos, self.eog = model.bos, model.add_bos, model.eos, model.eog
-        self.fim, self.fim_files = model.fim, model.fim_files
+        self.fim = model.fim
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
         self._numbers, self._seeds = itertools.count(1), itertools.count()
         self._device = where_it_runs(options, model.n_layer)
-        self._checks = LocalChecks(model, options.max_branches)
+        self._checks = Checks(model.n_vocab, options.max_branches, partial(check_rules, model))
         self._generations = generations = weakref.WeakSet[Generation]()
         self._known = known = threading.Lock()  # of the generations, while they are looked through
 
@@ -124,8 +124,7 @@ class Engine:
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options),
         )  # fmt: skip
-        self.embedder = embedder = Embedder(model, options, window, scheduler.queue.has_wanted_requests)
-        scheduler.queue.works_elsewhere = lambda: embedder.working
+        self.embedder = Embedder(model, options, window, scheduler.queue.has_wanted_requests)
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._closing = False

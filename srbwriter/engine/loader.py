@@ -62,10 +62,11 @@ class EngineLoader:
 
     def __init__(
         self, path: str | os.PathLike[str], options: EngineOptions | None = None, load: Load = _load_engine,
-        fit: Fit | None = None, notify: Callable[[str], None] | None = None,
+        fit: Fit | None = None, notify: Callable[[str], None] | None = None, name: str = "",
     ) -> None:  # fmt: skip
         self._path, self.options, self._load, self._fit = path, options, load, fit
         self._notify = notify  # called with each of the notes
+        self._name = name  # of what is loaded, where it is no file that says so
         self.place = os.fspath(path)
         self.notes: tuple[str, ...] = ()
         self.state: LoadState = "INIT"
@@ -82,11 +83,13 @@ class EngineLoader:
 
     def again(self) -> EngineLoader:
         """A load of the same model, not begun."""
-        return EngineLoader(self._path, self.options, self._load, self._fit, self._notify)
+        return EngineLoader(self._path, self.options, self._load, self._fit, self._notify, self._name)
 
     @cached_property
     def name(self) -> str:
         """What the model calls itself, or its file is called: known before anything is loaded."""
+        if self._name:
+            return self._name
         try:
             with open(self.path, "rb") as file:
                 for key, value in pairs(file, self.path.stat().st_size):

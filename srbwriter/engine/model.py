@@ -65,8 +65,6 @@ class Model:
         marks = (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
         pre, suf, mid = (int(mark(self.vocab)) for mark in marks)
         self.fim = (pre, suf, mid) if min(pre, suf, mid) >= 0 else None
-        of_files = lib.llama_vocab_fim_rep(self.vocab), lib.llama_vocab_fim_sep(self.vocab)
-        self.fim_files = _known(of_files[0]), _known(of_files[1])
         template = lib.llama_model_chat_template(self.pointer, None)
         self.chat_template = template.decode("utf-8", "replace") if template else None
         self.architecture = self.metadata.get("general.architecture", "")

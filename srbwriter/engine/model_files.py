@@ -1,4 +1,4 @@
-"""Files of models, LoRA adapters and control vectors, checked by their headers before anything is loaded.
+"""Files of models and LoRA adapters, checked by their headers before anything is loaded.
 
 Loads no native library, so that a program can refuse a file at once.
 """
@@ -14,8 +14,7 @@ from srbwriter.gguf import Damaged, Scalar, Tensor, contents
 
 from .types import ModelError
 
-_F32 = 0  # enum ggml_type
-_UNSAFE = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}
+_UNSAFE = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}  # enum ggml_type
 _AGAIN = "download it again"
 _MADE_FOR = "give the adapter that was made for this model"
 _DIGEST = 16  # bytes of BLAKE2b
@@ -56,8 +55,10 @@ def check_file(path: Path) -> None:
         raise ModelError(str(path), "not a GGUF file", "download or convert the model in GGUF format")
 
 
-def check_headers(model: Path, adapters: Sequence[Path], control_vectors: Sequence[Path]) -> None:
+def check_headers(model: Path, adapters: Sequence[Path]) -> None:
     """Refuse files that loading would refuse, as far as their headers show it. Raises ModelError."""
+    for path in adapters:
+        read_contents(path, "this LoRA adapter")  # also where the model cannot be read
     check_file(model)
     values, tensors = read_contents(model, "the model")
     size = model.stat().st_size
@@ -65,16 +66,6 @@ def check_headers(model: Path, adapters: Sequence[Path], control_vectors: Sequen
         raise ModelError(str(model), "the model: its tensors are cut short", _AGAIN)
     for path in adapters:
         check_adapter(path, str(values.get("general.architecture", "")))
-    for path in control_vectors:
-        read_directions(path)
-
-
-def check_readable(adapters: Sequence[Path], control_vectors: Sequence[Path]) -> None:
-    """Refuse files that no model could be loaded with. Raises ModelError."""
-    for path in adapters:
-        read_contents(path, "this LoRA adapter")
-    for path in control_vectors:
-        read_directions(path)
 
 
 # ---- LoRA adapters
@@ -132,25 +123,3 @@ def read_contents(path: Path, what: str) -> tuple[dict[str, Scalar], list[Tensor
         raise ModelError(str(path), f"{what} cannot be read ({error.strerror})", "check the path") from error
     except Damaged as error:
         raise ModelError(str(path), f"{what}: {error.problem}", error.cure) from None
-
-
-# ---- control vectors
-
-
-def read_directions(path: Path) -> list[tuple[int, Tensor]]:
-    """Return the tensors of a control vector with the layers that they are for, from 1. Raises ModelError.
-
-    The format is that of llama.cpp's ``cvector-generator``: tensors ``direction.N`` of 32-bit numbers.
-    """
-    _, tensors = read_contents(path, "this control vector")
-    if not tensors:
-        raise ModelError(str(path), "this is no control vector: it is empty", "name another file")
-    found: list[tuple[int, Tensor]] = []
-    for tensor in tensors:
-        word, _, number = tensor.name.partition(".")
-        if word != "direction" or not number.isdecimal() or tensor.kind != _F32:
-            raise ModelError(
-                str(path), f"this is no control vector: it holds a tensor {tensor.name}", "name another file"
-            )
-        found.append((int(number), tensor))
-    return found

@@ -111,15 +111,14 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
     "min_p": ("m", "min-p"),
     "xtc": ("x",),
     "temperature": ("t", "temp"),
-    "infill": ("i",),
     "adaptive_p": ("a", "adaptive-p"),
 }
 """Samplers that have a place in an order; for each llama.cpp's letter and its other spellings."""
 
 DEFAULT_ORDER = (
-    "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "infill", "xtc", "temperature",
+    "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature",
 )  # fmt: skip
-"""The order in which they act where none is given; ``infill`` only where that is asked for."""
+"""The order in which they act where none is given."""
 
 _SPELLINGS = {spelling: name for name, others in SAMPLERS.items() for spelling in (name, *others)}
 

@@ -57,7 +57,6 @@ class Queue:
         self.step = 0  # of the engine
         self.rest_seconds = REST_SECONDS
         self.last_worked = float("-inf")  # when anything but background work was last done
-        self.works_elsewhere: Callable[[], bool] = lambda: False  # whether the model works outside the batch
         self.lacks_room = False  # background work did not fit; it rests until there is news
         self.admitted = 0  # demands, in all
         self.prompt_tokens = 0
@@ -100,8 +99,6 @@ class Queue:
 
     def seconds_of_rest(self, now: float) -> float:
         """Return the seconds until background and idle work may begin."""
-        if self.works_elsewhere():
-            self.last_worked = now
         return max(self.last_worked + self.rest_seconds - now, 0.0)
 
     def tokens_left(self, active: ActiveBranch) -> int:

@@ -5,15 +5,15 @@ min-p, XTC, temperature, selector. Knows nothing of scheduling, text or grammars
 chain because a chain in which a grammar rejects every candidate aborts the process.
 
 A chain has a random state and may have learnt state (mirostat's and adaptive-p's estimates of the text). A
-branch that continues keeps its chain: a new one from the same seed would draw the same numbers again.
+branch that continues keeps its chain; one whose settings change gets a new chain, from another seed.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,11 @@ from .native.library import library
 from .native.samplers import NEGATIVE_INFINITY, Sampler
 from .parameters import DEFAULT_ORDER, sampler_order, validate
 from .seeds import derive_seed
-from .types import InvalidRequest, Sampling
+from .siblings import check_together
+from .types import InvalidRequest, Request, Sampling, Stop
 
 if TYPE_CHECKING:
     from .model import Model
-
-_BYTES, _BYTES_A_TOKEN = 12_000, 16  # of a chain: two Mersenne twisters; buffers and counts of the history
-
-State: TypeAlias = "tuple[object, ...]"
-"""Name and arguments of a sampler with chance or learning of its own; empty for one that has neither."""
 
 
 class Chain:
@@ -39,7 +35,6 @@ class Chain:
 
     Args:
         members: the samplers in order, the selector last; the chain owns them.
-        states: the state of each of ``members`` that must be kept.
         memories: those of ``members`` that look back at the text.
         length: how many tokens they look back.
         learns: whether the chain has to accept picked tokens.
@@ -47,14 +42,12 @@ class Chain:
     """
 
     def __init__(
-        self, members: Sequence[Sampler], states: Sequence[State], memories: Sequence[Sampler], n_vocab: int,
+        self, members: Sequence[Sampler], memories: Sequence[Sampler], n_vocab: int,
         *, length: int, learns: bool, greedy: bool,
     ) -> None:  # fmt: skip
         self._join(members)
-        self._states, self._memories = list(states), tuple(memories)
-        self._n_vocab = n_vocab
+        self._count, self._memories, self._n_vocab = len(members), tuple(memories), n_vocab
         self.length, self.greedy = length, greedy
-        self.rests = 0  # number of its rest in :class:`Resting`; 0 while it is in use
         self._accept = library().llama_sampler_accept if learns else None
 
     def pick(self, logits: NDArray[np.float32]) -> int:
@@ -88,16 +81,6 @@ class Chain:
             native.reset(sampler)
             native.accept_all(sampler, ids[-self.length :])
 
-    def give(self, wanted: Iterable[State]) -> Mapping[State, Sampler]:
-        """Hand over the samplers with these states; the chain can only be closed afterwards."""
-        given: dict[State, Sampler] = {}
-        for state in wanted:
-            if state and state in self._states and state not in given:
-                place = self._states.index(state)
-                given[state] = native.take_out(self.pointer, place)
-                del self._states[place]
-        return given
-
     def _join(self, members: Sequence[Sampler]) -> None:
         self.pointer: Sampler = native.join(members[:-1], members[-1])
         self._free = weakref.finalize(self, native.free, self.pointer)
@@ -108,14 +91,9 @@ class Chain:
 
         llama.cpp frees them only with their chain, so the samplers move to a new one.
         """
-        members = [native.take_out(self.pointer, 0) for _ in self._states]
+        members = [native.take_out(self.pointer, 0) for _ in range(self._count)]
         self._free()
         self._join(members)
-
-    @property
-    def size(self) -> int:
-        """Bytes it takes at rest, about."""
-        return _BYTES + _BYTES_A_TOKEN * self.length
 
     def close(self) -> None:
         """Free the native chain; closing twice does nothing."""
@@ -123,41 +101,7 @@ class Chain:
         self._free()
 
 
-class Resting:
-    """Chains of branches that have ended and may continue, within a budget of bytes; the oldest go first.
-
-    Belongs to the engine's thread. Holds weak references only: the chain of a forgotten branch is freed.
-    """
-
-    def __init__(self, most: int = 32 * 2**20) -> None:
-        self._most = most
-        self._bytes = 0
-        self._count = 0
-        self._chains: list[tuple[weakref.ref[Chain], int, int]] = []  # with the number of its rest, and bytes
-
-    def add(self, chain: Chain) -> None:
-        """Add a chain, which is unused until its ``rests`` is set to 0."""
-        self._count += 1
-        chain.rests = self._count
-        chain.free_candidates()
-        self._chains.append((weakref.ref(chain), self._count, chain.size))
-        self._bytes += chain.size
-        if self._bytes > self._most:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        known = [(ref(), number, size) for ref, number, size in self._chains]
-        still = [(c, number, size) for c, number, size in known if c is not None and c.rests == number]
-        total = sum(size for _, _, size in still)
-        while total > self._most // 2:
-            chain, _, size = still.pop(0)
-            chain.close()
-            total -= size
-        self._chains = [(weakref.ref(chain), number, size) for chain, number, size in still]
-        self._bytes = total
-
-
-_UNTRUNCATED = frozenset({"penalties", "dry", "infill", "temperature"})  # what greedy and mirostat keep
+_UNTRUNCATED = frozenset({"penalties", "dry", "temperature"})  # what greedy and mirostat keep
 
 PREFILTER = 4096
 """Candidates that sorting samplers get to see of a large vocabulary when nothing truncates before them.
@@ -167,10 +111,8 @@ nothing in a trained model; an explicit ``samplers`` order is not touched.
 """
 _LARGE_VOCABULARY = 4 * PREFILTER
 _SORTING = frozenset({"typical", "top_p", "xtc", "temp_ext", "mirostat"})
-_TRUNCATING = frozenset({"top_k", "min_p", "top_p", "typical", "infill"})
+_TRUNCATING = frozenset({"top_k", "min_p", "top_p", "typical"})
 
-_INFILL_CANDIDATES = 64  # infill compares all candidates pairwise
-_INFILL_PIECE = 512  # bytes; its buffer does not grow, a longer piece ends the process
 _GREEDY_BELOW = 1e-6  # dividing logits by less overflows to infinity
 _TYPICAL_FLOOR = 1e-30  # a candidate of probability 0 makes typical's entropy NaN
 _MIROSTAT_M = 100  # tokens mirostat 1 estimates from; llama.cpp's constant
@@ -179,23 +121,31 @@ _WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of the histo
 
 @dataclass(slots=True)
 class _Stage:
-    """A stage of the chain: created from a seed, or cloned from a prototype that has a history.
-
-    A stage with a ``state`` keeps it in the next chain.
-    """
+    """A sampler of the chain: made from a seed, or cloned from a prototype that has a history."""
 
     name: str
     make: Callable[[int], Sampler]
+    seeded: bool = False
     prototype: Sampler = None
-    state: State = ()
 
 
-def check_for(sampling: Sampling, model: Model) -> None:
-    """Raise InvalidRequest for values outside their ranges and for what the model cannot do."""
+def check_sampling(sampling: Sampling, model: Model) -> None:
+    """Raise InvalidRequest for settings that mean nothing, or that the model cannot sample by."""
+    if not isinstance(cast("object", sampling), Sampling):
+        raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
     validate(sampling)
-    if sampling.infill or "infill" in sampler_order(sampling.samplers or ()):
-        _check_infill(model)
     _logit_bias(sampling, model)
+    try:
+        hash(sampling)  # branches that sample alike are found by it
+    except TypeError:
+        raise InvalidRequest("sampling", "its sequences must be tuples") from None
+
+
+def check_rules(model: Model, request: Request, samplings: Sequence[Sampling], _: Sequence[Stop]) -> None:
+    """Raise InvalidRequest for settings that branches of a request cannot sample by, alone or together."""
+    for sampling in samplings:
+        check_sampling(sampling, model)
+        check_together(request.siblings, sampling)
 
 
 class SamplerTemplate:
@@ -208,7 +158,7 @@ class SamplerTemplate:
     def __init__(
         self, sampling: Sampling, model: Model, n_ctx: int = _WHOLE_CONTEXT, banned: Sequence[int] = ()
     ) -> None:
-        check_for(sampling, model)
+        check_sampling(sampling, model)
         forbidden = tuple((token, NEGATIVE_INFINITY) for token in banned)
         self.sampling = replace(_within(sampling, n_ctx), logit_bias=sampling.logit_bias + forbidden)
         self._model = model
@@ -238,35 +188,27 @@ class SamplerTemplate:
                 native.reset(stage.prototype)
                 native.accept_all(stage.prototype, ids)
 
-    def new(self, seed: int, ids: Sequence[int] = (), before: Chain | None = None) -> Chain:
+    def new(self, seed: int, ids: Sequence[int] = ()) -> Chain:
         """Return a chain for one branch that has seen the primed history and ``ids``.
 
-        Equal seeds choose equally. Seeded samplers are created, as a clone would repeat its twin; those that
-        the closed chain ``before`` has with equal settings keep their random and learnt state.
+        Equal seeds choose equally. Seeded samplers are created, as a clone would repeat its twin.
         """
         stages = [*self._stages, self._selector]
-        going_on = {} if before is None else dict(before.give(stage.state for stage in stages))
         members: list[Sampler] = []
         try:
             for k, stage in enumerate(stages):
                 if stage.prototype:
                     members.append(native.clone(stage.prototype))
                     native.accept_all(members[-1], ids)
-                elif stage.state in going_on:
-                    members.append(going_on.pop(stage.state))
                 else:
-                    own = derive_seed(seed, (k + 1) % len(stages)) if stage.state else 0
+                    own = derive_seed(seed, (k + 1) % len(stages)) if stage.seeded else 0
                     members.append(stage.make(own))
         except BaseException:
-            for sampler in (*members, *going_on.values()):
+            for sampler in members:
                 native.free(sampler)
             raise
-        finally:
-            if before is not None:
-                before.close()
         return Chain(
-            members, [stage.state for stage in stages],
-            [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
+            members, [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
             self._model.n_vocab, length=self.history_length, learns=self._remembers,
             greedy=self._selector.name == "greedy",
         )  # fmt: skip
@@ -313,11 +255,11 @@ def _stage(sampler: str, *args: object) -> _Stage:
 
 
 def _seeded(sampler: str, *args: object) -> _Stage:
-    return _Stage(sampler, lambda seed: native.make(sampler, *args, seed), state=(sampler, *args))
+    return _Stage(sampler, lambda seed: native.make(sampler, *args, seed), seeded=True)
 
 
 def _remembering(name: str, prototype: Sampler) -> _Stage:
-    return _Stage(name, lambda _: native.clone(prototype), prototype)
+    return _Stage(name, lambda _: native.clone(prototype), prototype=prototype)
 
 
 def _within(s: Sampling, n_ctx: int) -> Sampling:
@@ -371,18 +313,8 @@ def _stages_of(name: str, s: Sampling, model: Model) -> list[_Stage]:
             if s.dynatemp_range > 0:
                 return [_stage("temp_ext", s.temperature, s.dynatemp_range, s.dynatemp_exponent)]
             return [_stage("temp", s.temperature)] if s.temperature != 1.0 else []
-        case "infill" if s.infill or s.samplers is not None:
-            return [_stage("top_k", _INFILL_CANDIDATES), _stage("infill", model.vocab)]
         case _:  # adaptive_p, too: a selector, it stands last whatever the order says
             return []
-
-
-def _check_infill(model: Model) -> None:
-    lib = library()
-    if lib.llama_vocab_eot(model.vocab) < 0 and lib.llama_vocab_eos(model.vocab) < 0:
-        raise InvalidRequest("infill", "this model has no token that ends a text")
-    if max(map(len, model.special_pieces)) > _INFILL_PIECE:
-        raise InvalidRequest("infill", f"this model has tokens of more than {_INFILL_PIECE} bytes")
 
 
 def _selector(s: Sampling, model: Model) -> _Stage:
@@ -391,14 +323,10 @@ def _selector(s: Sampling, model: Model) -> _Stage:
         return _stage("greedy")
     if s.mirostat == 1:
         return _Stage(
-            "mirostat",
-            lambda seed: native.make("mirostat", model.n_vocab, seed, *aim, _MIROSTAT_M),
-            state=("mirostat", *aim),
+            "mirostat", lambda seed: native.make("mirostat", model.n_vocab, seed, *aim, _MIROSTAT_M), True
         )
     if s.mirostat:
-        return _Stage(
-            "mirostat", lambda seed: native.make("mirostat_v2", seed, *aim), state=("mirostat_v2", *aim)
-        )
+        return _Stage("mirostat", lambda seed: native.make("mirostat_v2", seed, *aim), seeded=True)
     if s.adaptive_target >= 0:
         return _seeded("adaptive_p", s.adaptive_target, s.adaptive_decay)
     return _seeded("dist")

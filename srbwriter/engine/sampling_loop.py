@@ -22,7 +22,6 @@ from .model import Model
 from .native.context import Context
 from .native.library import library
 from .parameters import notation
-from .sampling import Resting
 from .sampling_pool import SamplingPool
 from .seeds import derive_seed
 from .tree import SHARED, Demand
@@ -65,7 +64,6 @@ class SamplingLoop:
         self._most_pending = most
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
-        self.resting = Resting()
         lib = library()
         self._sample, self._sample_unlocked = lib.llama_sampler_sample, lib.llama_sampler_sample_unlocked
         self._logits, self._all_logits = lib.llama_get_logits_ith, lib.llama_get_logits
@@ -90,10 +88,9 @@ class SamplingLoop:
         if chain is None or active.chain_state is ChainState.OUTDATED:
             # each position has a seed of its own, or the same random numbers would be drawn again
             seed = derive_seed(active.branch.seed, _PLACES + len(ids)) if ids else active.branch.seed
-            active.chain = chain = request.template_for(active, self.context.cells).new(seed, ids, chain)
+            active.chain = chain = request.template_for(active, self.context.cells).new(seed, ids)
         elif active.chain_state is ChainState.STALE:
             chain.remember([*request.history_ids, *ids])
-        chain.rests = 0
         active.chain_state = ChainState.CURRENT
         if not ids and request.pending_prefix and active.base is request.ids and active.heal is None:
             active.spell_prompt_again()
@@ -325,7 +322,7 @@ class SamplingLoop:
         if not kept and not held:  # it was paused, or waits: what it wrote may be anywhere
             self.give_back(active)
         if kept and active.chain is not None and active.chain.pointer:
-            self.resting.add(active.chain)  # if the branch is continued, it draws what it would have drawn
+            active.chain.free_candidates()  # if the branch is continued, it draws what it would have drawn
             active.forget_constraint()
         else:
             active.restart_sampling()

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from .limits import check_ids
 from .model import Model
 from .parameters import notation
-from .sampling import Chain, SamplerTemplate
+from .sampling import Chain, SamplerTemplate, check_sampling
 from .scheduler import Scheduler
 from .seeds import derive_seed
 from .tree import SHARED, Demand
 from .types import ContextOverflow, InvalidRequest, NoRoom, NotANumber, NotSupported, Priority, Sampling
-from .validate import check_sampling
 
 _TEMPLATES = 32  # settings whose sampler templates are kept
 

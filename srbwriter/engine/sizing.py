@@ -1,19 +1,25 @@
-"""How large a context a model gets, and the context itself. Knows no requests."""
+"""How a model is run: a check of the options, how large a context it gets, and the context itself."""
 
 from __future__ import annotations
 
 import logging
+import math
+import os
 from contextlib import suppress
 from pathlib import Path
 
-from .adapters import adapt_context
+import msgspec
+
 from .cores import count_cores
 from .devices import device_words
+from .fields import check_fields
+from .kv_cache import WHOLE_TYPES
 from .model import Model
-from .native.context import Context, has_gpu
+from .native.adapters import set_adapters
+from .native.context import MOST_THREADS, Context, has_gpu
 from .native.devices import read_devices
 from .threads import Threads
-from .types import EngineOptions, ModelError
+from .types import EngineOptions, InvalidRequest, ModelError
 from .window import window_and_cells
 
 log = logging.getLogger(__name__)
@@ -23,6 +29,34 @@ LEAST_CONTEXT = 16  # tokens
 RECURRENT_SEQUENCES = 16  # each of them costs a whole state
 MOST_HOST_BYTES = 8 << 30
 _GROUP = Path("/sys/fs/cgroup")
+_THREADS_EACH, _FEW_THREADS = 4, 16
+"""Threads for each processor, and threads on any machine, that may be asked for: more wait for each other."""
+
+
+def check_options(options: EngineOptions) -> None:
+    """Raise InvalidRequest for options that llama.cpp would end the process over, or misread."""
+    try:
+        check_fields(options, msgspec.to_builtins(options, enc_hook=os.fspath))
+    except TypeError as error:
+        raise InvalidRequest("options", str(error)) from None
+    processors = os.cpu_count() or 1
+    most = min(max(_THREADS_EACH * processors, _FEW_THREADS), MOST_THREADS)
+    for name in ("threads", "threads_batch"):
+        value = getattr(options, name)
+        if value is not None and value > most:
+            raise InvalidRequest(
+                name,
+                f"{value} is not in 1 … {most}, as this machine has {processors} processors; leave it out "
+                "to use as many as are fastest",
+            )
+    if options.flash_attn == "off" and options.cache_type_v not in WHOLE_TYPES:
+        raise InvalidRequest(
+            "cache_type_v",
+            f"{options.cache_type_v} needs flash attention: give --cache-type-v f16, or leave out "
+            "--flash-attn off",
+        )
+    if not all(map(math.isfinite, options.tensor_split)):
+        raise InvalidRequest("tensor_split", "each share must be a finite number")
 
 
 def uses_gpu(options: EngineOptions) -> bool:
@@ -73,7 +107,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         threads=threads, threads_batch=options.threads_batch or threads, options=options,
         path=str(model.path),
     )  # fmt: skip
-    adapt_context(context.pointer, model, options)
+    set_adapters(context.pointer, model.adapters)
     return context, min(window, context.cells)
 
 

@@ -220,9 +220,6 @@ class Sampling(Record, frozen=True):
         "Adaptive p decay", "How long earlier tokens count for adaptive p.",
         0, 0.99, 0.01, flags="--adaptive-decay", elsewhere="llamacpp",
     )] = 0.9
-    infill: Annotated[bool, _other(
-        "Merge like beginnings", "Merge tokens that begin alike, for filling a gap in a text.",
-    )] = False
     samplers: Annotated[tuple[Name, ...], _other(
         "Order of samplers", "Samplers in the order in which they act; those that are left out are off.",
         most=limits.SAMPLERS, flags="--samplers",
@@ -565,8 +562,6 @@ class EngineOptions(Record, frozen=True):
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: Bytes = 4 << 30  # that the folder may take
     lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each
-    control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
-    control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "mean", "cls", "last"] = ""  # of embeddings; "" is the model's own
     nice: Amount = 0  # steps that the threads which compute stand back behind the caller's; Linux only
     step_seconds: Annotated[float, Meta(gt=0)] = 0.05  # time budget of one prompt chunk while branches write
@@ -577,17 +572,17 @@ class ModelInfo(Record, frozen=True):
 
     path: str
     name: str
-    description: str
-    architecture: str
-    n_params: int
-    size: int
-    n_vocab: int
-    n_ctx_train: int
-    n_ctx: int
-    n_embd: int
-    vocab: str  # fingerprint of the vocabulary
-    chat_template: str | None
-    metadata: Mapping[str, str]
+    description: str = ""
+    architecture: str = ""
+    n_params: int = 0
+    size: int = 0
+    n_vocab: int = 0
+    n_ctx_train: int = 0
+    n_ctx: int = 0
+    n_embd: int = 0
+    vocab: str = ""  # fingerprint of the vocabulary
+    chat_template: str | None = None
+    metadata: Mapping[str, str] = {}
     device: str = ""  # where it runs: the CPU, a GPU with how many of how many layers, or an address
 
 

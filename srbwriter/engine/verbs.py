@@ -123,7 +123,7 @@ _VERBS = (
           Argument("go_on", ("flag",), "let one that has ended write on, as much as after extend", False)),
          revives=True),
     Verb("change", "Choose the next tokens differently, or end by other rules; neither where one is refused.",
-         (_SAMPLING, _STOP), http=False),
+         (_SAMPLING, _STOP)),
     Verb("set_prompt", "Continue its text after another prompt.",
          (Argument("prompt", ("ids",), "tokens that end as the request's do; none for those", REQUIRED),),
          http=False),

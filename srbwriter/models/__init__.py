@@ -19,17 +19,17 @@ from srbwriter.models.files import (
 from srbwriter.models.fit import Need, Run, free_memory, memory, memory_budget, need, size_words
 from srbwriter.models.local import LocalModel, Wanted, find, local_models, look_at, pulled, url_file
 from srbwriter.models.recommended import (
+    Machine,
     RecommendedModel,
     RecommendedModels,
     Suitability,
     read_recommended,
     recommend,
 )
-from srbwriter.models.speed import LEAST_WORDS, Machine, Pace, Speed
 
 __all__ = [
-    "LEAST_WORDS", "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
-    "Pace", "RecommendedModel", "RecommendedModels", "Run", "Speed", "Suitability",
+    "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
+    "RecommendedModel", "RecommendedModels", "Run", "Suitability",
     "Wanted", "find", "free_memory", "is_model", "local_models",
     "look_at", "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header",
     "read_recommended", "recommend", "size_words", "url_file",

@@ -77,7 +77,7 @@ BITS = {
 
 Verdict = Literal["fits", "slow", "tight", "too large"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-"""The best first. ``slow`` is what finds the memory and writes fewer than ``LEAST_WORDS`` words a second."""
+"""The best first. ``slow`` is what finds the memory and writes fewer than three words a second."""
 
 DEFAULT_BATCH = 512
 """Most tokens that are computed at once unless a number is given."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import datetime
 import tomllib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from srbwriter.models.files import Header, quantisation
-from srbwriter.models.fit import VERDICTS, Need, Verdict
+from srbwriter.models.fit import GPU_SPARE, VERDICTS, Gpu, Need, Verdict
 from srbwriter.models.local import Wanted, pulled
-from srbwriter.models.speed import LEAST_WORDS, Machine, Speed, Weights, estimate_speed
 
 _FILE = Path(__file__).with_name("recommended.toml")
+
+READ_BY_CORE, MOST_CORES = 1_500_000_000, 8
+"""Bytes of weights that a core computes with in a quarter of a second where eight branches are written:
+each gets about three words a second then. More than eight cores wait for the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +67,10 @@ class RecommendedModel:
         return Header("", context=self.context or 0, kv_widths=((keys, keys),) * layers, **known)
 
     @property
-    def weights(self) -> Weights:
-        """What a step reads: all but the rows of an embedding that is not the output matrix as well."""
-        shape, size = defaultdict(int, self.shape), self.size or 0
-        layers, width = shape["layers"], shape["width"]
-        embedding = shape["vocabulary"] * width
-        attention = 2 * layers * width * shape["head_length"] * (shape["heads"] + shape["kv_heads"])
-        experts = 3 * layers * width * shape["expert_hidden"] * shape["experts"]
-        dense = 0 if experts else 3 * layers * width * shape["hidden"]
-        unread = 0 if shape["tied"] else embedding
-        size_of_one = size / max(embedding + unread + attention + experts + dense, 1)  # about
-        share = shape["experts_used"] / max(shape["experts"], 1)
-        return Weights(size - (experts + unread) * size_of_one, experts * size_of_one, share)
+    def step_size(self) -> int:
+        """Bytes that a step of eight branches reads: of experts, those that they choose."""
+        share = 8 * self.shape.get("experts_used", 1) / self.shape.get("experts", 1)
+        return int((self.size or 0) * min(share, 1))
 
     @property
     def pull_name(self) -> str:
@@ -115,12 +109,25 @@ def read_recommended() -> RecommendedModels:
     return RecommendedModels(document["date"], tuple(RecommendedModel(**row) for row in rows))
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What models have to get along with: bytes of memory, the share of it for a model, cores, GPUs."""
+
+    memory: int
+    budget: int
+    gpus: tuple[Gpu, ...] = ()
+    cores: int = 8
+
+    def gpu_share(self, memory: int) -> float:
+        """Return how much of a model that needs ``memory`` bytes the GPUs' own memory holds, 0 to 1."""
+        return min(sum(max(gpu.free - GPU_SPARE, 0) for gpu in self.gpus if not gpu.shared) / memory, 1.0)
+
+
 class Suitability(NamedTuple):
-    """How a model suits a machine; ``speed`` is None where nothing was measured."""
+    """How a model suits a machine."""
 
     model: RecommendedModel
     verdict: Verdict
-    speed: Speed | None
 
 
 def recommend(
@@ -128,25 +135,18 @@ def recommend(
 ) -> tuple[Suitability | None, list[Suitability]]:
     """Return the model for a machine, if there is one, and the others: those that fit first, the best first.
 
-    The best is the last in the order of the list, and one that continues a text rather than one that answers
-    requests. Where all are slow it is the fastest, if that one is fast enough with a single branch. Left out
-    are models whose memory is unknown and, without a GPU, those for one.
+    The best is the last in the order of the list that fits and is not slow, and one that continues a text
+    rather than one that answers requests. Left out are models whose memory is unknown and, without a GPU,
+    those for one.
     """
     rows: list[Suitability] = []
     for model in reversed([model for model in models if model.machine != "GPU" or machine.gpus]):
         if model.memory:
-            of_host = int(model.memory * (1 - machine.gpu_share(model.memory)))
-            verdict = Need(of_host, 0, 0).verdict(machine.memory, machine.budget)
-            speed = estimate_speed(model.weights, model.memory, machine)
-            slow = verdict == "fits" and speed is not None and speed.words < LEAST_WORDS
-            rows.append(Suitability(model, "slow" if slow else verdict, speed))
+            on_host = 1 - machine.gpu_share(model.memory)
+            verdict = Need(int(model.memory * on_host), 0, 0).verdict(machine.memory, machine.budget)
+            slow = model.step_size * on_host > READ_BY_CORE * min(machine.cores, MOST_CORES)
+            rows.append(Suitability(model, "slow" if slow and verdict == "fits" else verdict))
     rows.sort(key=lambda row: VERDICTS.index(row.verdict))
     fitting = [row for row in rows if row.verdict == "fits"]
-    slow_ones = [
-        row for row in rows if row.verdict == "slow" and row.speed and row.speed.alone >= LEAST_WORDS
-    ]
-    if fitting:
-        best = next((row for row in fitting if row.model.kind == "base"), fitting[0])
-    else:
-        best = max(slow_ones, key=lambda row: row.speed.words if row.speed else 0.0, default=None)
+    best = next((row for row in fitting if row.model.kind == "base"), next(iter(fitting), None))
     return best, [row for row in rows if row is not best]

@@ -16,10 +16,10 @@ import msgspec
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.parameters import PARAMETERS
+from srbwriter.engine.parameters import DEFAULT_ORDER, PARAMETERS
 from srbwriter.engine.types import Finished, FinishReason, Request, Sampling, Stop, Text, TokenLogprob
 
-from .body import Body, default_order
+from .body import Body
 from .errors import ApiError, llamacpp_error
 from .registry import Record
 from .run import News, Services
@@ -108,7 +108,7 @@ def settings_object(
     """
     sampling, stop = cast("Sampling", request.sampling), cast("Stop", request.stop)
     n_predict = -1 if stop.max_tokens is None else stop.max_tokens
-    order = default_order(sampling.infill) if sampling.samplers is None else sampling.samplers
+    order = DEFAULT_ORDER if sampling.samplers is None else sampling.samplers
     biases = {token: None if math.isinf(bias) else bias for token, bias in sampling.logit_bias}
     if stop.ignore_eog:
         biases |= dict.fromkeys(sorted(engine.eog))

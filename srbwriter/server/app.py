@@ -36,7 +36,7 @@ from srbwriter.version import __version__
 from . import page
 from .auth import Client, Guard
 from .body import OF_DIALECTS
-from .dialects import exllama, kobold, llamacpp, ollama, openai, srb, webui
+from .dialects import kobold, llamacpp, ollama, openai, srb, webui
 from .errors import ApiError
 from .http import Dialect, Row, answering, json_response
 from .lines import LineServer
@@ -54,7 +54,6 @@ DIALECTS: tuple[Dialect, ...] = (
     kobold.DIALECT,
     webui.DIALECT,
     webui.OLDER,
-    exllama.DIALECT,
     ollama.DIALECT,
     page.DIALECT,
 )
@@ -134,7 +133,7 @@ PREFLIGHT = [
     (b"content-type", b"text/html"),
     (b"content-length", b"0"),
     (b"access-control-allow-credentials", b"true"),
-    (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE, OPTIONS"),
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"*, Authorization, Content-Type, X-Api-Key"),
 ]
 _EXPOSED = (b"access-control-expose-headers", b"X-Request-Id, X-Note, Retry-After")

@@ -1,13 +1,10 @@
-"""Who asks, and from where: keys, the Host and Origin of browsers, and each client's own files."""
+"""Who asks, and from where: keys, and the Host and Origin of browsers."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import hmac
-import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from .settings import LOOPBACK_NAMES, ServerError, ServerSettings, is_loopback, is_socket_file, line_places
@@ -116,30 +113,3 @@ def _host_of(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-# ---- files of a client
-
-
-BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
-"""The name of a file within a folder, which leads nowhere else."""
-
-
-def session_file(settings: ServerSettings, client: Client, name: str, *, write: bool) -> Path:
-    """Return the file of a saved slot that ``client`` means by a bare name. Raises OSError for a link.
-
-    Where there are several keys, each has a folder of its own, so that no key reads or overwrites the files
-    of another; it is made where the client is about to ``write``.
-    """
-    folder = settings.slot_save_path
-    assert folder is not None
-    if len({key.name for key in server_keys(settings)}) > 1:
-        # The name is there for people. The hash tells apart what a file system does not: anna, Anna, an/na.
-        readable = re.sub(r"[^A-Za-z0-9_-]", "_", client.name)[:40]
-        folder /= f"{readable}-{hashlib.sha256(client.name.encode()).hexdigest()[:32]}"
-        if write:
-            folder.mkdir(mode=0o700, exist_ok=True)
-    file = folder / name
-    if file.is_symlink():
-        raise OSError(errno.ELOOP, "it is a link to another file")
-    return file

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from srbwriter.engine import limits
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.compat import MISSING, read_foreign
+from srbwriter.engine.compat import IGNORED, REFUSED, read_foreign
 from srbwriter.engine.parameters import (
     BY_NAME,
     DEFAULT_ORDER,
@@ -150,7 +150,7 @@ def misspelt(body: Body, own: Iterable[str]) -> str:
 
     ``own`` are the fields of the path beside the parameters.
     """
-    known = {*own, *BY_NAME, *MISSING, *_OF_EVERY_DIALECT}
+    known = {*own, *BY_NAME, *REFUSED, *IGNORED, *_OF_EVERY_DIALECT}
     notes: list[str] = []
     for name in [name[:60] for name in body.values if name not in known][:5]:
         like = difflib.get_close_matches(name, known, 1)
@@ -339,17 +339,12 @@ def read_sampling(body: Body, base: Sampling, engine: Backend) -> Sampling:
     changes = _set_values(body, _SAMPLING, base)
     if biases := _read_biases(body, engine):
         changes["logit_bias"] = tuple({**dict(base.logit_bias), **dict(biases)}.items())
-    if changes.get("samplers") == default_order(False) and base.samplers is None:
-        changes["samplers"] = changes["samplers"] if changes.get("infill", base.infill) else None
+    if changes.get("samplers") == DEFAULT_ORDER and base.samplers is None:
+        changes["samplers"] = None
     foreign = read_foreign(body.values)
     if "samplers" in changes:
         foreign.pop("samplers", None)
     return replace(base, **{**changes, **_read_form(body), **foreign})
-
-
-def default_order(infill: bool) -> tuple[str, ...]:
-    """Return the samplers that act where a request names none, in their order."""
-    return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
 
 
 def read_stop(body: Body, base: Stop) -> Stop:

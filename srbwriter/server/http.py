@@ -21,7 +21,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.generation import Branch
 from srbwriter.engine.limits import CONTAINERS, DEPTH, NUMBERS, check_prompt, too_deep
 from srbwriter.engine.types import Failed, Request
 
@@ -128,26 +127,18 @@ class Call:
 
     # ---- requests of the engine
 
-    async def submit(
-        self, requests: Sequence[Request], id: str | None = None, slot: int = -1, *, tag: str = ""
-    ) -> Record:
-        """Hand requests of this client to the engine; see :meth:`.run.Services.submit`.
-
-        Under an ``id`` of their own they outlive the connection.
-        """
+    async def submit(self, requests: Sequence[Request], *, tag: str = "") -> Record:
+        """Hand requests of this client to the engine; see :meth:`.run.Services.submit`."""
         if self.body.integer("best_of", requests[0].n) != requests[0].n:
             words = f"it can only be n, which is {requests[0].n}: ask for n, and choose among them"
             raise bad("best_of", words)
         return await self.services.submit(
-            requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy,
-            large=self.large,
-        )  # fmt: skip
+            requests, self.client, self.id, tag=tag, busy=self.dialect.busy, large=self.large
+        )
 
-    async def reply(
-        self, requests: Sequence[Request], answer: Answer, *, slot: int = -1, tag: str = ""
-    ) -> Response:
+    async def reply(self, requests: Sequence[Request], answer: Answer, *, tag: str = "") -> Response:
         """Submit requests and return their answer, streamed or whole. Raises ApiError."""
-        record = await self.submit(requests, slot=slot, tag=tag)
+        record = await self.submit(requests, tag=tag)
         answer.begin(record)
         return await (self.stream(record, answer) if answer.stream else self.whole(record, answer.answer))
 
@@ -158,20 +149,9 @@ class Call:
             record.cancel()
         return bool(live)
 
-    def record(self, id: str = "") -> Record:
-        """Return a request that this client may see, by default the path's. Raises ApiError (404)."""
-        return self.services.registry.get(id or self.path["id"], self.client)
-
-    def parent(self) -> Branch | None:
-        """Return the parent branch, which the body names as ``{"request": id, "branch": number}``, or None.
-
-        Raises ApiError (404).
-        """
-        given = self.body.mapping("parent")
-        if given is None:
-            return None
-        parent = Body(given)
-        return self.record(parent.text("request") or "none").branch(parent.integer("branch", 0))
+    def record(self) -> Record:
+        """Return the request of the path, which runs and which this client may see. Raises ApiError (404)."""
+        return self.services.registry.get(self.path["id"], self.client)
 
     async def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         engine = self.engine
@@ -202,14 +182,12 @@ class Call:
             raise as_api_error(error)
         return await self.work(lambda: json_response(make()), thread=record.size > LARGE)
 
-    async def stream(self, record: Record, answer: Answer, *, after: int = 0, own: bool = True) -> Response:
-        """Answer with the frames of a record, without those of its first ``after`` events.
+    async def stream(self, record: Record, answer: Answer) -> Response:
+        """Answer with the frames of a record, which is cancelled with the connection.
 
-        An error before the first frame is an ordinary error response. The record is cancelled with the
-        connection, unless ``own`` is false because the client only watches it.
+        An error before the first frame is an ordinary error response.
         """
-
-        frames = self.frames(record, answer, after)
+        frames = self.frames(record, answer)
 
         async def all_frames() -> AsyncGenerator[bytes]:
             yield first
@@ -217,8 +195,7 @@ class Call:
                 yield frame
 
         async def close() -> None:
-            if own:
-                record.cancel()
+            record.cancel()
             await frames.aclose()
 
         try:
@@ -231,13 +208,10 @@ class Call:
         response.close = close
         return response
 
-    async def frames(self, record: Record, answer: Answer, after: int = 0) -> AsyncGenerator[bytes]:
-        """Yield the frames of a record, without those of its first ``after`` events.
-
-        An error before the first frame is raised, a later one is a frame.
-        """
+    async def frames(self, record: Record, answer: Answer) -> AsyncGenerator[bytes]:
+        """Yield the frames of a record. An error before the first frame is raised, a later one is a frame."""
         begun = False
-        with Follower(self.services.notifier, record.generations, after) as follower:
+        with Follower(self.services.notifier, record.generations) as follower:
             async for news in follower.batches(self.settings.ping_seconds):
                 failed = any(isinstance(event, Failed) for _, event in news)
                 if failed and not begun:
@@ -331,7 +305,7 @@ def answering(
         dialect, row = group[-1]
         call = Call(request, services, dialect)
         try:
-            if request.method in ("POST", "PATCH"):
+            if request.method == "POST":
                 await call.receive()
             dialect, row = next((one for one in group if one[1].claims and one[1].claims(call)), group[-1])
             call.dialect = dialect

@@ -1,9 +1,8 @@
 """The line protocol: the same engine for clients that speak text over a socket, without HTTP.
 
-HELO, the server's state as KV, and a conversation in commands; or the older way in: a count, so many
-arguments, and from then on plain text in both directions, as a fork of llama.cpp's main program spoke it.
-``KV awaiting_prompt=true`` follows every command: the only sign that the server is ready. Commands may be
-sent ahead and are answered in order; only STOP and PING act at once.
+A message is one line of UTF-8 that ends in LF: a word, and after a space its text. HELO, the server's state
+as KV, and a conversation in commands. ``KV awaiting_prompt=true`` follows every command: the only sign that
+the server is ready. Commands may be sent ahead and are answered in order; only STOP and PING act at once.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import re
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -42,11 +42,131 @@ from .auth import Client, Guard
 from .body import OF_DIALECTS, Body, branch_samplings, read_n, read_options, read_sampling, read_stop
 from .errors import ApiError, as_api_error
 from .registry import Record, new_id
-from .run import LARGE, Follower, Loader, Services
-from .settings import ServerSettings, read_text
-from .wire import MOST, Fatal, Gone, Pipe, escape, kv, message, open_standard, unescape
+from .run import LARGE, Follower, Services
+from .settings import read_text
 
 log = logging.getLogger(__name__)
+
+
+class Fatal(Exception):
+    """What ends the connection, in words."""
+
+
+class Gone(Exception):
+    """The client disconnected, or stopped reading."""
+
+
+# ---- lines and their escapes
+
+_MOST = 1 << 20  # bytes of a line
+_ESCAPED = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.S)
+_LETTERS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+_BYTES = {
+    **{written[1:].encode(): meant.encode() for meant, written in _LETTERS.items()}, b"'": b"'", b'"': b'"'
+}  # fmt: skip
+_WORD = re.compile(r"(?!(?:true|false)$)[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+def escape(text: str) -> str:
+    """Return ``text`` on one line: backslashes, controls and separators of lines are written out."""
+
+    def written(match: re.Match[str]) -> str:
+        meant = match.group()
+        return _LETTERS.get(meant) or "".join(f"\\x{byte:02X}" for byte in meant.encode())
+
+    return _ESCAPED.sub(written, text)
+
+
+def unescape(raw: bytes) -> str:
+    """Decode a text with its escapes. Raises ApiError for unknown ones, and for bytes that are not UTF-8."""
+
+    def meant(match: re.Match[bytes]) -> bytes:
+        written = match.group(1)
+        if len(written) == 3:
+            return bytes([int(written[1:], 16)])
+        if (found := _BYTES.get(written)) is None:
+            known = r"\\ \n \r \t \0 \' \" and \xHH"
+            raise ApiError(400, f"unknown escape at byte {match.start()} of the text; there are {known}")
+        return found
+
+    try:
+        return _ESCAPE.sub(meant, raw).decode()
+    except UnicodeDecodeError:
+        raise ApiError(400, "this is not UTF-8") from None
+
+
+def message(word: str, text: str) -> bytes:
+    """Return a line of ``word`` and any text."""
+    return f"{word} {escape(text)}\n".encode("utf-8", "replace")
+
+
+def kv(key: str, value: Any) -> bytes:
+    """Return ``KV key=value``: texts are quoted unless they are one word, sequences are JSON."""
+
+    def plain(value: Any) -> Any:  # what JSON can say: minus infinity is false, as in ``logit_bias``
+        if isinstance(value, tuple | list):
+            return [plain(item) for item in cast("Sequence[Any]", value)]
+        return False if value == -math.inf else value
+
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, float):
+        text = f"{value:f}"
+    elif isinstance(value, tuple | list):
+        text = escape(json.dumps(plain(value), ensure_ascii=False))
+    elif isinstance(value, int) or _WORD.fullmatch(value):
+        text = str(value)
+    else:
+        text = '"' + escape(value).replace('"', '\\"') + '"'
+    return f"KV {key}={text}\n".encode("utf-8", "replace")
+
+
+class Pipe:
+    """Two directions of lines to one client. Who does not read for ``seconds`` is let go."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
+        self._reader, self._writer, self._seconds = reader, writer, seconds
+
+    async def line(self, most: int = _MOST) -> bytes | None:
+        """Return the next line less its end, or None. Raises Fatal for more than ``most`` bytes."""
+        line = b""
+        while not line.endswith(b"\n") and len(line) <= most:
+            try:
+                line += await self._reader.readuntil(b"\n")
+            except asyncio.LimitOverrunError as error:  # what is there, of a line that is longer
+                line += await self._reader.readexactly(error.consumed)
+            except asyncio.IncompleteReadError as error:
+                line += error.partial
+                break
+            except OSError:
+                break
+        if len(line) > most + 1:
+            raise Fatal(f"more than {most} bytes without an end")
+        return line.removesuffix(b"\n").removesuffix(b"\r") if line else None
+
+    async def write(self, data: bytes) -> None:
+        """Send whole lines; wait for a slow client. Raises Gone for one that stopped reading."""
+        if self._writer.is_closing():
+            raise Gone
+        self._writer.write(data)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._writer.drain()
+        except (OSError, TimeoutError):
+            raise Gone from None
+
+    async def close(self, last: bytes = b"") -> None:
+        """Send ``last``, and let what was written arrive, for a moment."""
+        if last and not self._writer.is_closing():
+            self._writer.write(last)
+        self._writer.close()
+        try:
+            async with asyncio.timeout(min(self._seconds, 5.0)):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            self._writer.transport.abort()
+
 
 # ---- parameters by name
 
@@ -93,9 +213,6 @@ class Talk(NamedTuple):
     runs: tuple[TokenRun, ...] = ()
     tokens: int = 0
 
-    def after(self, text: str) -> tuple[TokenRun, ...]:
-        return (*self.runs, TokenRun(text)) if text else self.runs
-
 
 def _written(branch: Branch, engine: Backend) -> Iterator[TokenRun]:
     """Yield the text of a branch, by its tokens as far as they spell it."""
@@ -108,156 +225,6 @@ def _written(branch: Branch, engine: Backend) -> Iterator[TokenRun]:
         yield TokenRun(text)
 
 
-_AHEAD = 32  # commands of a mebibyte each, at most
-_MOST_TURNS = 1000
-
-
-class Peer:
-    """A client: its settings, its conversation, and how much of what it asked has been answered.
-
-    Input is read while a turn is written, so that STOP and a disconnect take effect at once. Turns are read
-    from the engine's buffers: a slow client delays no other, and gets everything new in its next line.
-    ``patient``: what was asked is answered though no more will come.
-    """
-
-    asked: int = 0  # lines
-    answered: int = 0
-    stopped: int = 0  # those up to it are to be stopped
-
-    def __init__(self, services: Services, pipe: Pipe, client: Client, start: Talk, patient: bool) -> None:
-        self.services, self.pipe, self.client, self.patient = services, pipe, client, patient
-        self.values: dict[str, Any] = {}  # over those that the server was started with
-        self.start = start
-        self.turns: list[
-            Sequence[Talk]
-        ] = []  # each with its answers; of those before the last only the picked
-        self.picked = 0
-        self.waiting = asyncio.Queue[bytes | None](_AHEAD)  # more are left unread; None: no more will come
-        self.record: Record | None = None  # of the turn that is written
-
-    @property
-    def engine(self) -> Backend:
-        return self.services.engine
-
-    @property
-    def talk(self) -> Talk:
-        return self.turns[-1][self.picked] if self.turns else self.start
-
-    # ---- settings
-
-    def request(self, values: Mapping[str, Any] | None = None) -> Request:
-        """Return what a turn is asked with, but for its prompt. Raises ApiError."""
-        body, services = Body(self.values if values is None else values), self.services
-        settings, most = services.settings, services.max_n
-        return Request(
-            "",
-            n=read_n(body, min(settings.line_n, most), most),
-            sampling=read_sampling(body, settings.sampling, services.engine),
-            stop=read_stop(body, settings.line_stop),
-            add_bos=body.flag("add_bos", True),
-            parse_special=body.flag("parse_special"),
-            **read_options(body, services),
-        )
-
-    def change(self, name: str, text: str) -> Parameter:
-        """Set a value from text; lists and objects are JSON. Raises ApiError: nothing has changed."""
-        row = row_of(name)
-        if not text.strip() and row.kind in ("int", "float"):
-            raise ApiError(400, f"{name}: expected a number")
-        value: Any = text
-        if row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{"):
-            try:
-                value = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise ApiError(400, f"{name}: this is not valid JSON: {error}") from None
-        values = {**self.values, row.name: value}
-        row.check(value_of(row, self.request(values)))
-        self.values = values
-        return row
-
-    # ---- what is asked
-
-    async def put(self, line: bytes | None) -> None:
-        self.asked += 1
-        await self.waiting.put(line)
-
-    async def line(self) -> bytes | None:
-        """Return the next line. Raises Fatal for a client that is silent while nothing is done for it."""
-        while True:
-            try:
-                async with asyncio.timeout(None if self.patient else self.services.settings.timeout):
-                    return await self.pipe.line()
-            except TimeoutError:
-                if self.asked == self.answered:
-                    raise Fatal("nothing was said for too long") from None
-
-    async def both(self, reading: Awaitable[None], working: Awaitable[None]) -> None:
-        """Read input and work until the work ends or the client disconnects; cancel the current turn then.
-
-        Whoever is patient still answers what was asked.
-        """
-        reader, worker = asyncio.ensure_future(reading), asyncio.ensure_future(working)
-        try:
-            await asyncio.wait({reader, worker}, return_when=asyncio.FIRST_COMPLETED)
-            if reader.done():
-                reader.result()
-                if self.patient:
-                    await self.put(None)
-            if worker.done() or self.patient:
-                await worker
-        finally:
-            for task in (reader, worker):
-                task.cancel()
-            await asyncio.gather(reader, worker, return_exceptions=True)
-
-    async def begin_turn(self, text: str) -> Record:
-        """Ask the engine for what follows ``text``. Raises ApiError and EngineError."""
-        if len(self.turns) >= _MOST_TURNS:
-            raise ApiError(400, f"a conversation has at most {_MOST_TURNS} turns; RESET begins another")
-        request, runs = self.request(), self.talk.after(text)
-        sampling = cast("Sampling", request.sampling)
-        if sampling.seed is None:  # one is drawn for the turn
-            sampling = replace(sampling, seed=secrets.randbelow(1 << 31))
-        request = replace(request, prompt=runs or "", sampling=branch_samplings(sampling, request.n))
-        large = sum(len(run.text) for run in runs) > LARGE
-        submitting = asyncio.ensure_future(
-            self.services.submit([request], self.client, new_id(), large=large)
-        )
-        try:
-            return await asyncio.shield(submitting)
-        except asyncio.CancelledError:  # it may be on its way to the engine already
-            submitting.add_done_callback(lambda done: done.exception() or done.result().cancel())
-            raise
-
-    async def follow_turn(self, record: Record, text: str) -> AsyncGenerator[Sequence[Event]]:
-        """Yield the events of a turn; add it to the conversation.
-
-        Cancelled when the caller stops reading. Raises ApiError.
-        """
-        self.record = record
-        try:
-            if self.answered < self.stopped:
-                record.cancel()
-            with Follower(self.services.notifier, record.generations) as follower:
-                async for news in follower.batches():
-                    yield [event for _, event in news]
-            if (error := record.error) is not None:
-                raise as_api_error(error) from error
-            before, read = self.talk.after(text), len(record.generation.prompt_ids)
-            answers = [
-                Talk((*before, *_written(branch, self.engine)), read + len(branch.ids))
-                for branch in record.branches
-            ]
-            self.turns[-1:] = [[self.talk]] if self.turns else []
-            self.turns.append(answers)
-            self.picked = 0
-        finally:
-            self.record = None
-            record.cancel()
-
-
-# ---- one that speaks the protocol
-
 _REASONS: Mapping[FinishReason, str] = {
     FinishReason.EOG: "eos",
     FinishReason.LENGTH: "length",
@@ -268,47 +235,97 @@ _REASONS: Mapping[FinishReason, str] = {
 }
 """What a branch ended of; everything else is a stop rule."""
 
+_AHEAD = 32  # commands of a mebibyte each, at most
+_MOST_TURNS = 1000
 _PIECE = 1 << 16  # characters of a line of OUTPUT; escapes make them longer
 _HTTP = re.compile(rb"[A-Za-z]+ \S+ HTTP/\d\.\d")
 _QUOTED = re.compile(rb'"(.*)(?<!\\)((?:\\\\)*)"', re.S)
 
 
-class LineSession(Peer):
-    """A client that speaks the protocol."""
+class LineSession:
+    """A client: its settings, its conversation, and how much of what it asked has been answered.
 
+    Input is read while a turn is written, so that STOP and a disconnect take effect at once. Turns are read
+    from the engine's buffers: a slow client delays no other, and gets everything new in its next line.
+    """
+
+    asked = 0  # commands
+    answered = 0
+    stopped = 0  # those up to it are to be stopped
     debug = False
 
+    def __init__(self, services: Services, pipe: Pipe, client: Client, start: Talk) -> None:
+        self.services, self.pipe, self.client = services, pipe, client
+        self.values: dict[str, Any] = {}  # over those that the server was started with
+        self.start = start
+        # Each turn with its answers; of those before the last only the picked one.
+        self.turns: list[Sequence[Talk]] = []
+        self.picked = 0
+        self.waiting = asyncio.Queue[bytes | None](_AHEAD)  # more are left unread; None: no more will come
+        self.record: Record | None = None  # of the turn that is written
+
     async def serve(self) -> None:
-        """Send the server's state, then carry out commands until the client disconnects."""
+        """Send the server's state, then carry out commands to the end. Raises Fatal and Gone."""
         await until_loaded(self.services)
         await self.tell(*self.card(), ("awaiting_prompt", True))
-        await self.both(self._listen(), self._work())
+        reading = asyncio.create_task(self._listen())
+        try:
+            while (line := await self.waiting.get()) is not None:
+                word, _, rest = line.partition(b" ")
+                try:
+                    await self._act(word.decode("latin-1").upper(), rest)
+                except (ApiError, EngineError) as error:
+                    problem = as_api_error(error)
+                    await self.pipe.write(message("ERROR", f"{problem.status} {problem.message}"))
+                self.answered += 1
+                await self.tell(("awaiting_prompt", True))
+        finally:
+            reading.cancel()
+            (ended,) = await asyncio.gather(reading, return_exceptions=True)
+        if isinstance(ended, Fatal):
+            raise ended
+
+    # ---- what is asked
 
     async def _listen(self) -> None:
+        """Read commands until no more will come. Raises Fatal."""
         first = True
-        while (line := await self.line()) is not None:
-            if first and _HTTP.fullmatch(line):  # a browser may be made to send commands behind it
-                raise Fatal("this is no HTTP server")
-            first, word = False, line.partition(b" ")[0].upper()
-            if word == b"PING":
-                await self.pipe.write(b"PONG\n")
-            elif word == b"STOP" and self.asked > self.answered:  # ends all that was asked up to here
-                self.stopped = self.asked
-                if self.record is not None:
-                    self.record.cancel()
-            elif line.strip():
-                await self.put(None if word == b"QUIT" else line)
+        try:
+            while (line := await self._line()) is not None:
+                if first and _HTTP.fullmatch(line):  # a browser may be made to send commands behind it
+                    raise Fatal("this is no HTTP server")
+                first, word = False, line.partition(b" ")[0].upper()
+                if word == b"QUIT":
+                    return
+                if word == b"PING":
+                    await self.pipe.write(b"PONG\n")
+                elif word == b"STOP" and self.asked > self.answered:
+                    self._stop()
+                elif line.strip():
+                    self.asked += 1
+                    await self.waiting.put(line)
+            self._stop()
+        except Fatal:
+            self._stop()
+            raise
+        finally:
+            await self.waiting.put(None)
 
-    async def _work(self) -> None:
-        while (line := await self.waiting.get()) is not None:
-            word, _, rest = line.partition(b" ")
+    async def _line(self) -> bytes | None:
+        """Return the next line. Raises Fatal for a client that is silent while nothing is done for it."""
+        while True:
             try:
-                await self._act(word.decode("latin-1").upper(), rest)
-            except (ApiError, EngineError) as error:
-                problem = as_api_error(error)
-                await self.pipe.write(message("ERROR", f"{problem.status} {problem.message}"))
-            self.answered += 1
-            await self.tell(("awaiting_prompt", True))
+                async with asyncio.timeout(self.services.settings.timeout):
+                    return await self.pipe.line()
+            except TimeoutError:
+                if self.asked == self.answered:
+                    raise Fatal("nothing was said for too long") from None
+
+    def _stop(self) -> None:
+        """End all that was asked up to here."""
+        self.stopped = self.asked
+        if self.record is not None:
+            self.record.cancel()
 
     async def _act(self, word: str, rest: bytes) -> None:
         """Carry out one command. Raises ApiError and EngineError: it has changed nothing."""
@@ -354,31 +371,63 @@ class LineSession(Peer):
                 known = "GET, INFO, N, PICK, PING, PROMPT, QUIT, RESET, SET, STOP and UNDO"
                 raise ApiError(400, f"unknown command; there are {known}")
 
-    async def _set(self, name: str, value: str) -> None:
+    # ---- settings and state
+
+    def request(self, values: Mapping[str, Any] | None = None) -> Request:
+        """Return what a turn is asked with, but for its prompt. Raises ApiError."""
+        body, services = Body(self.values if values is None else values), self.services
+        settings, most = services.settings, services.max_n
+        return Request(
+            "",
+            n=read_n(body, min(settings.line_n, most), most),
+            sampling=read_sampling(body, settings.sampling, services.engine),
+            stop=read_stop(body, settings.line_stop),
+            add_bos=body.flag("add_bos", True),
+            parse_special=body.flag("parse_special"),
+            **read_options(body, services),
+        )
+
+    async def _set(self, name: str, text: str) -> None:
+        """Set a value from text; lists and objects are JSON. Raises ApiError: nothing has changed."""
         if name == "debug":
-            self.debug = Body({name: value}).flag(name)
-            await self.tell((name, self.debug))
-        elif name in IGNORED:
-            await self.tell((name, False))
-        else:
-            await self.tell((name, shown(self.change(name, value), self.request())))
+            self.debug = Body({name: text}).flag(name)
+            return await self.tell((name, self.debug))
+        if name in IGNORED:
+            return await self.tell((name, False))
+        row, value = row_of(name), cast("Any", text)
+        if not text.strip() and row.kind in ("int", "float"):
+            raise ApiError(400, f"{name}: expected a number")
+        if row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{"):
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise ApiError(400, f"{name}: this is not valid JSON: {error}") from None
+        values = {**self.values, row.name: value}
+        request = self.request(values)
+        row.check(value_of(row, request))
+        self.values = values
+        await self.tell((name, shown(row, request)))
 
     async def tell(self, *known: tuple[str, Any]) -> None:
         await self.pipe.write(b"".join(kv(*pair) for pair in known))
 
+    @property
+    def talk(self) -> Talk:
+        return self.turns[-1][self.picked] if self.turns else self.start
+
     def room(self) -> tuple[str, int]:
-        return "remaining_tokens", max(self.engine.n_ctx - self.talk.tokens, 0)
+        return "remaining_tokens", max(self.services.engine.n_ctx - self.talk.tokens, 0)
 
     def card(self) -> Iterator[tuple[str, Any]]:
         """Yield all that is known, by the names under which GET answers."""
-        info, request = self.engine.info, self.request()
+        engine, request = self.services.engine, self.request()
         stops = cast("Sequence[str]", shown(row_of("stop"), request))
         yield "model", self.services.model_name
-        yield "model_desc", info.description
-        yield "n_params", info.n_params
-        yield "n_vocab", info.n_vocab
-        yield "n_ctx", self.engine.n_ctx
-        yield "n_ctx_train", info.n_ctx_train
+        yield "model_desc", engine.info.description
+        yield "n_params", engine.info.n_params
+        yield "n_vocab", engine.info.n_vocab
+        yield "n_ctx", engine.n_ctx
+        yield "n_ctx_train", engine.info.n_ctx_train
         yield "n_max", self.services.max_n
         yield "interactive_mode", True
         yield "reverse_prompt", stops[0] if stops else ""
@@ -386,179 +435,73 @@ class LineSession(Peer):
         yield from ((row.name, shown(row, request)) for row in ROWS)
         yield self.room()
 
+    # ---- a turn
+
     async def _prompt(self, text: str) -> None:
-        record = await self.begin_turn(text)
-        await self.pipe.write(message("PROMPT", text) + kv("awaiting_prompt", False))
-        first, several = True, len(record.branches) > 1
-        async with contextlib.aclosing(self.follow_turn(record, text)) as turn:
-            async for events in turn:
-                out: list[bytes] = []
-                if first:
-                    generation, first = record.generation, False
-                    out += [kv("prompt_tokens", len(generation.prompt_ids)),
-                            kv("cached_tokens", generation.cached_tokens),
-                            kv("seed", generation.branches[0].seed)]  # fmt: skip
-                texts: dict[int, list[Text]] = {}
-                for event in events:
-                    if isinstance(event, Text):
-                        texts.setdefault(event.branch, []).append(event)
-                for branch, pieces in texts.items():
-                    out += self._output(f".{branch}" if several else "", pieces)
-                for event in events:
-                    if isinstance(event, Finished):
-                        own = f".{event.branch}" if several else ""
-                        out.append(kv(f"finish_reason{own}", _REASONS.get(event.reason, "stop")))
-                        out.append(kv(f"completion_tokens{own}", event.tokens))
-                        out += [kv(f"problem{own}", event.problem)] if event.problem else []
-                await self.pipe.write(b"".join(out))
+        """Write what follows ``text`` as it comes. Raises ApiError and EngineError."""
+        if len(self.turns) >= _MOST_TURNS:
+            raise ApiError(400, f"a conversation has at most {_MOST_TURNS} turns; RESET begins another")
+        request, engine = self.request(), self.services.engine
+        runs = (*self.talk.runs, TokenRun(text)) if text else self.talk.runs
+        sampling = cast("Sampling", request.sampling)
+        if sampling.seed is None:  # one is drawn for the turn
+            sampling = replace(sampling, seed=secrets.randbelow(1 << 31))
+        request = replace(request, prompt=runs or "", sampling=branch_samplings(sampling, request.n))
+        large = sum(len(run.text) for run in runs) > LARGE
+        record = await self.services.submit([request], self.client, new_id(), large=large)
+        self.record = record
+        try:
+            if self.answered < self.stopped:
+                record.cancel()
+            await self.pipe.write(message("PROMPT", text) + kv("awaiting_prompt", False))
+            with Follower(self.services.notifier, record.generations) as follower:
+                generation, begun = record.generation, False
+                async for news in follower.batches():
+                    if not begun:
+                        begun = True
+                        await self.tell(
+                            ("prompt_tokens", len(generation.prompt_ids)),
+                            ("cached_tokens", generation.cached_tokens),
+                            ("seed", generation.branches[0].seed),
+                        )
+                    events = [event for _, event in news]
+                    await self.pipe.write(b"".join(self._output(events, request.n)))
+            if (error := record.error) is not None:
+                raise as_api_error(error) from error
+        finally:
+            self.record = None
+            record.cancel()
+        read = len(generation.prompt_ids)
+        self.turns[-1:] = [[self.talk]] if self.turns else []
+        self.turns.append(
+            [Talk((*runs, *_written(one, engine)), read + len(one.ids)) for one in record.branches]
+        )
+        self.picked = 0
         await self.tell(self.room())
 
-    def _output(self, suffix: str, pieces: Sequence[Text]) -> Iterable[bytes]:
-        if self.debug:
-            for id in (id for piece in pieces for id in piece.ids):
-                yield f"DEBUG {id} -> '{escape(token_text(self.engine, id))}'\n".encode()
-        text = "".join(piece.text for piece in pieces)
-        for start in range(0, len(text), _PIECE):
-            yield message(f"OUTPUT{suffix}", text[start : start + _PIECE])
-
-
-# ---- the older way in
-
-
-class PlainError(Fatal):
-    """What ends a connection of the older way in, as the line that the original says."""
-
-    def __init__(self, line: str, reason: str = "") -> None:
-        super().__init__(f"{reason}\nError: {line}\n" if reason else f"Error: {line}\n")
-
-
-_PARSE = "Failed to parse parameters"
-_MOST_ARGUMENTS = 200
-_SWITCHES = frozenset(
-    {"--color", "--memory-f16", "--memory-f32", "--mlock", "--no-mmap", "--verbose-prompt", "--strict"}
-)
-_WITHOUT_EFFECT = frozenset({"-t", "--threads", "-c", "--ctx-size", "-b", "--batch-size"})
-_INTERACTIVE = frozenset({"-i", "--interactive", "--interactive-first"})
-_FLAGS: Mapping[str, Parameter] = {
-    **{flag: row for row in ROWS for flag in row.flags if row.name != "n"},
-    "-n": row_of("max_tokens"),  # here it is the number of tokens
-}
-
-
-class Plain(Peer):
-    """A client that sent arguments: the flags of sampling and prompts, of which others are refused.
-
-    Flags of the machine that its clients send are taken without effect: model, threads and context are those
-    of the server.
-    """
-
-    async def serve(self) -> None:
-        """Read the arguments, write turns, and read a line of text between two."""
-        try:
-            async with asyncio.timeout(self.services.settings.head_seconds):
-                arguments = await self._arguments()
-        except TimeoutError:
-            raise PlainError("Failed to read arguments") from None
-        await until_loaded(self.services)
-        prompt, interactive, first, reverse = self._apply(arguments)
-        if prompt:
-            self.start = Talk()
-        await self.both(self._listen(), self._work(prompt, interactive, first, reverse))
-
-    async def _arguments(self) -> list[str]:
-        """Return the arguments: the count's line, and so many with a NUL behind each. Raises PlainError."""
-        line = await self.pipe.line() or b""
-        if not line.isdigit() or int(line) > _MOST_ARGUMENTS:
-            raise PlainError("First line must be character count")
-        arguments: list[str] = []
-        try:
-            for _ in range(int(line)):
-                argument = await self.pipe.until(b"\0", MOST - sum(map(len, arguments)))
-                if argument is None:
-                    raise PlainError("Failed to read arguments")
-                arguments.append(argument.decode())
-        except UnicodeDecodeError:
-            raise PlainError("Failed to read arguments", "error: the arguments are not UTF-8") from None
-        return [arguments[0].lstrip(), *arguments[1:]] if arguments else []
-
-    def _apply(self, arguments: Sequence[str]) -> tuple[str, bool, bool, list[str]]:
-        """Set what the arguments say; return the prompt, whether the client speaks too, whether it does so
-        first, and the texts that end a turn. Raises PlainError for unknown and forbidden ones.
-        """
-        prompt, interactive, first = "", False, False
-        values: list[tuple[str, str]] = [("overflow", "shift"), ("include_stop", "true")]
-        lists: dict[str, list[str]] = {}  # of flags that may be repeated
-        rest = iter(arguments)
-        for argument in rest:
-            flag = argument.replace("_", "-") if argument.startswith("--") else argument
-            row = _FLAGS.get(flag)
-            if flag in _INTERACTIVE:
-                interactive, first = True, first or flag == "--interactive-first"
-            elif row is not None and row.kind == "bool":
-                values.append((row.name, "true"))
-            elif flag not in _SWITCHES:
-                known = row is not None or flag in _WITHOUT_EFFECT or flag in ("-p", "--prompt")
-                value = next(rest, None) if known else None
-                if value is None:
-                    problem = "a value is missing" if known else "unknown argument"
-                    raise PlainError(_PARSE, f"error: {problem}: {argument[:80]}")
-                if flag in ("-p", "--prompt"):
-                    prompt = value
-                elif row is not None and row.kind == "texts":
-                    lists.setdefault(row.name, []).append(value)
-                elif row is not None:
-                    values.append((row.name, value))
-        try:
-            for name, value in (*values, *((name, json.dumps(texts)) for name, texts in lists.items())):
-                self.change(name, value)
-        except (ApiError, EngineError) as error:
-            raise PlainError(_PARSE, f"error: {error}") from None
-        return prompt, interactive, first, lists.get("stop", [])
-
-    async def _listen(self) -> None:
-        while (line := await self.line()) is not None:
-            await self.put(line + b"\n")
-
-    async def _work(self, prompt: str, interactive: bool, first: bool, reverse: Sequence[str]) -> None:
-        if prompt:
-            await self.pipe.write(prompt.encode("utf-8", "replace"))
-        text = prompt
-        if interactive and (first or any(text.endswith(stop) for stop in reverse if stop)):
-            text += await self._said()
-        while True:
-            ended: FinishReason | None = None
-            try:
-                record = await self.begin_turn(text)
-                async with contextlib.aclosing(self.follow_turn(record, text)) as turn:
-                    async for events in turn:
-                        out = "".join(event.text for event in events if isinstance(event, Text))
-                        if out:
-                            await self.pipe.write(out.encode("utf-8", "replace"))
-                        ended = next((event.reason for event in events if isinstance(event, Finished)), ended)
-            except (ApiError, EngineError) as error:
-                raise PlainError(str(error)) from error
-            if not interactive:
-                return
-            text = ""
-            if ended is FinishReason.EOG and reverse:
-                text = "\n" + reverse[0]  # the model ended its text; the client's turn begins all the same
-                await self.pipe.write(text.encode())
-            text += await self._said()
-
-    async def _said(self) -> str:
-        """Return the client's next line. Raises Gone."""
-        line = await self.waiting.get()
-        self.answered += 1
-        if line is None:
-            raise Gone
-        return line.decode("utf-8", "replace")
+    def _output(self, events: Sequence[Event], n: int) -> Iterator[bytes]:
+        """Yield the lines of events: of each branch what is new, then what has ended."""
+        texts: dict[int, list[Text]] = {}
+        for event in events:
+            if isinstance(event, Text):
+                texts.setdefault(event.branch, []).append(event)
+        for branch, pieces in texts.items():
+            for id in (id for piece in pieces for id in piece.ids if self.debug):
+                yield f"DEBUG {id} -> '{escape(token_text(self.services.engine, id))}'\n".encode()
+            text = "".join(piece.text for piece in pieces)
+            for start in range(0, len(text), _PIECE):
+                yield message(f"OUTPUT.{branch}" if n > 1 else "OUTPUT", text[start : start + _PIECE])
+        for event in events:
+            if isinstance(event, Finished):
+                own = f".{event.branch}" if n > 1 else ""
+                yield kv(f"finish_reason{own}", _REASONS.get(event.reason, "stop"))
+                yield kv(f"completion_tokens{own}", event.tokens)
+                if event.problem:
+                    yield kv(f"problem{own}", event.problem)
 
 
 # ---- the server
 
-_SILENCE = 0.3  # seconds without a first byte, after which the server speaks first
-_COUNT = re.compile(rb"\d{1,9}\r?\n")
-_COUNT_SO_FAR = re.compile(rb"\d{1,9}\r?")
 _LONGEST_KEY = 4096  # bytes
 
 
@@ -572,12 +515,12 @@ async def until_loaded(services: Services) -> Backend:
 
 
 class LineServer:
-    """All clients of the lines of one server: who they are, and what they speak. To be used on its loop.
+    """All clients of the lines of one server. To be used on its loop.
 
     A client has limited time to identify itself.
     """
 
-    def __init__(self, services: Services, sockets: Sequence[socket.socket] = (), most: int = 64) -> None:
+    def __init__(self, services: Services, sockets: Sequence[socket.socket], most: int) -> None:
         self._services, self._listening, self._most = services, sockets, most
         self._guard = Guard(services.settings)
         file = services.settings.preload
@@ -606,10 +549,10 @@ class LineServer:
             await asyncio.gather(*clients, return_exceptions=True)
 
     async def _open(self) -> list[asyncio.Server]:
-        await self.read_preload()
-        return [await asyncio.start_server(self._come, sock=one, limit=1 << 16) for one in self._listening]
+        await self._read_preload()
+        return [await asyncio.start_server(self._come, sock=one) for one in self._listening]
 
-    async def read_preload(self) -> None:
+    async def _read_preload(self) -> None:
         """Evaluate what conversations begin with, and pin it in the cache."""
         if self._preload is None:
             return
@@ -617,7 +560,7 @@ class LineServer:
         try:
             engine = await until_loaded(services)
             request = Request(prompt=(TokenRun(self._preload),), stop=ONLY_READ)
-            record = await services.submit([request], Client("preload", True), new_id(), bound=False)
+            record = await services.submit([request], Client("preload", True), new_id())
             await services.finish(record)
             ids = record.generation.prompt_ids
             if engine.capabilities.has("pins"):
@@ -628,93 +571,46 @@ class LineServer:
             log.error("%s", self._trouble)
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection over TCP."""
-        pipe = Pipe(reader, writer, self._services.settings.timeout)
-        task = cast("asyncio.Task[None]", asyncio.current_task())
+        """Let a client in, and hold its conversation to the end."""
+        pipe, last = Pipe(reader, writer, self._services.settings.timeout), b""
         if len(self._clients) >= self._most:
-            await pipe.close(message("FATAL", "too many connections"))
-            return
+            return await pipe.close(message("FATAL", "too many connections"))
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         self._clients[task] = pipe
-        address = cast("tuple[str, int]", writer.get_extra_info("peername") or ("unknown", 0))
+        address: str = (writer.get_extra_info("peername") or ("unknown", 0))[0]
         try:
-            await self.answer(pipe, address[0])
-        except asyncio.CancelledError:
-            pass  # the server ends
-        finally:
-            self._clients.pop(task, None)
-            await pipe.close()
-
-    async def answer(
-        self, pipe: Pipe, address: str, known: Client | None = None, *, patient: bool = False
-    ) -> None:
-        """Let a client in, and speak what it speaks, to the end."""
-        last = b""
-        try:
-            client = known or self._guard.client(None, None, address) or await self._let_in(pipe, address)
+            client = self._guard.client(None, None, address) or await self._let_in(pipe, address)
             self._numbers += 1
             own = replace(client, peer=f"{client.peer} lines {self._numbers}")
-            kind: type[Plain | LineSession] = Plain if await self._counts(pipe) else LineSession
-            if kind is LineSession:
-                await pipe.write(f"HELO proto/1 srbwriter/{__version__}\n".encode())
+            await pipe.write(f"HELO proto/1 srbwriter/{__version__}\n".encode())
             if self._trouble:
                 raise Fatal(self._trouble)
-            await kind(self._services, pipe, own, self._start, patient).serve()
-        except PlainError as error:
-            last = str(error).encode("utf-8", "replace")
+            await LineSession(self._services, pipe, own, self._start).serve()
         except (Fatal, ApiError) as error:
             last = message("FATAL", str(error))
-        except (Gone, OSError):
-            return
+        except (Gone, OSError, asyncio.CancelledError):
+            pass  # the client has left, or the server ends
         except Exception as error:
             log.error("unforeseen error in the line protocol", exc_info=error)
             last = message("FATAL", "an unforeseen error; the server's log has it")
-        with contextlib.suppress(Gone, OSError):
-            await pipe.write(last)
+        finally:
+            self._clients.pop(task, None)
+            await pipe.close(last)
 
     async def _let_in(self, pipe: Pipe, address: str) -> Client:
         """Read the first line of a client, which must identify itself. Raises Fatal and Gone."""
         asked = Fatal("this server has keys: the first line is AUTH and a key")
         try:
             async with asyncio.timeout(self._services.settings.head_seconds):
-                line = await pipe.until(b"\n", _LONGEST_KEY)
+                line = await pipe.line(_LONGEST_KEY)
         except TimeoutError:
             raise asked from None
         if line is None:
             raise Gone
-        word, _, key = line.removesuffix(b"\r").partition(b" ")
+        word, _, key = line.partition(b" ")
         if word.upper() != b"AUTH":
             raise asked
         with contextlib.suppress(ApiError):
             if client := self._guard.client(unescape(key), None, address):
                 return client
         raise Fatal("Invalid API Key")
-
-    async def _counts(self, pipe: Pipe) -> bool:
-        """Whether the first input is a line of digits. Silence and every other byte say that it is not."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SILENCE):
-                if not pipe.held and not await pipe.more():
-                    return False
-            async with asyncio.timeout(self._services.settings.head_seconds):
-                while _COUNT_SO_FAR.fullmatch(pipe.held):
-                    if not await pipe.more():
-                        return False
-        return _COUNT.match(pipe.held) is not None
-
-
-def run_standard(loader: Loader, settings: ServerSettings) -> int:
-    """Speak the line protocol on standard input and output until either ends; return the exit code.
-
-    What was asked is answered after the input's end. Raises ServerError for a file that cannot be read.
-    """
-    services = Services(loader, settings)
-    lines = LineServer(services)
-
-    async def serve() -> None:
-        services.notifier.attach(asyncio.get_running_loop())
-        await lines.read_preload()
-        async with open_standard(settings.timeout) as pipe:
-            await lines.answer(pipe, "standard", Client("standard", True, "standard"), patient=True)
-
-    asyncio.run(serve())
-    return 0

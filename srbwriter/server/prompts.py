@@ -116,13 +116,13 @@ def refuse_media(values: Mapping[str, Any]) -> None:
         raise ApiError(501, "this model reads text only; no images or other media")
 
 
-def fill(engine: Backend, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()) -> list[int]:
-    """Return a fill-in-the-middle prompt as token ids: two texts, and other files as context.
+def fill(engine: Backend, prefix: Prompt, suffix: str) -> list[int]:
+    """Return a fill-in-the-middle prompt as token ids.
 
     Raises NotSupported, and InvalidRequest where they are too long.
     """
-    check_prompt("prompt", len(prefix) + len(suffix) + sum(len(text) for _, text in files))
-    return infill_ids(engine, prefix, suffix, files)
+    check_prompt("prompt", len(prefix) + len(suffix))
+    return infill_ids(engine, prefix, suffix)
 
 
 # ---- the server's own text

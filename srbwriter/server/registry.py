@@ -1,20 +1,20 @@
-"""The register of requests that clients can address by id: all that run, and the latest that ended.
+"""The register of requests: all that run, and the latest of each client for those that ask for it by no id.
 
-llama.cpp's slots are here too: numbers for branches while they are written. Bounded in number, age and size.
-Holds no text of its own; a record points at the engine's generations. Used from the server's loop only.
+llama.cpp's slots are here too: numbers for branches while they are written. Holds no text of its own; a
+record points at the engine's generations. Used from the server's loop only.
 """
 
 from __future__ import annotations
 
 import secrets
-import time
-import weakref
 from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
 
 from .auth import Client
 from .errors import ApiError
+
+_ENDED = 64  # ended requests that are kept
 
 
 @dataclass(slots=True)
@@ -25,14 +25,9 @@ class Record:
     client: str
     generations: tuple[Generation, ...]
     slots: list[int] = field(default_factory=list[int])  # a number for each branch
-    created: float = field(default_factory=time.time)
-    ended: float | None = None
-    held: int = 0  # its size, once it has ended
-    picked: int | None = None
     peer: str = ""  # the address that it came from
     tag: str = ""  # what its client calls it
     broken_off: ApiError | None = None
-    bound: bool = True  # to the connection that it came over: that one's end is its own
 
     @property
     def generation(self) -> Generation:
@@ -76,12 +71,9 @@ class Record:
         """Why it was broken off, or the error of the first generation that failed."""
         return self.broken_off or next((one.error for one in self.generations if one.error is not None), None)
 
-    def branch(self, index: int) -> Branch:
-        """Raise ApiError (404) when there is no such branch."""
-        branches = self.branches
-        if not 0 <= index < len(branches):
-            raise ApiError(404, f"request {self.id} has no branch {index}; it has {len(branches)}")
-        return branches[index]
+    def belongs_to(self, client: Client) -> bool:
+        """Whether a client may see, steer and cancel it."""
+        return client.admin or client.name == self.client
 
     def cancel(self) -> None:
         """Cancel what has not ended. The text stays."""
@@ -91,28 +83,32 @@ class Record:
 
 
 class Registry:
-    """Records by id. Those that have ended are kept: ``keep`` of them for ``seconds``, within a size."""
+    """Records by id."""
 
-    def __init__(self, keep: int, seconds: float, most: int = 4_000_000) -> None:
-        self._keep, self._seconds, self._most = keep, seconds, most
+    def __init__(self) -> None:
         self._records: dict[str, Record] = {}
-        self._slots: list[Slot] = []
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, slots: int) -> None:
+        """Enter a record, whose branches get the free ones of so many ``slots`` first.
+
+        Of those that have ended the latest of each client and tag are kept.
+        """
+        busy = self.busy_slots()
+        order = sorted(range(slots), key=lambda number: number in busy)
+        record.slots = [order[index % slots] for index in range(len(record.branches))]
+        owner = (record.client, record.peer, record.tag)
+        ended = [one for one in self._records.values() if not one.live]
+        for number, one in enumerate(ended, _ENDED - len(ended)):
+            if number < 0 or (one.client, one.peer, one.tag) == owner:
+                del self._records[one.id]
         self._records[record.id] = record
-        self.sweep()
 
     def get(self, id: str, client: Client) -> Record:
-        """Raise ApiError (404) when the request is unknown, was forgotten, or is another client's."""
-        self.sweep()
+        """Raise ApiError (404) when the request is unknown, has ended, or is another client's."""
         record = self._records.get(id)
-        if record is None or not (client.admin or client.name == record.client):
-            raise ApiError(404, f"there is no request {id}; finished requests are forgotten after a while")
+        if record is None or not record.live or not record.belongs_to(client):
+            raise ApiError(404, f"there is no request {id} that is being written")
         return record
-
-    def of(self, client: Client) -> list[Record]:
-        """Return the requests that a client may see."""
-        return [one for one in self._records.values() if client.admin or client.name == one.client]
 
     def own(self, client: Client, tag: str = "") -> list[Record]:
         """Return what came over connections of the same key and address, oldest first.
@@ -120,76 +116,17 @@ class Registry:
         With ``tag`` by that name only. For clients that name no request when they stop or look at one; an
         admin's key sees no more here.
         """
-        mine = [one for one in self._records.values() if one.bound and one.client == client.name]
+        mine = [one for one in self._records.values() if one.client == client.name]
         return [one for one in mine if one.peer == client.peer and (not tag or one.tag == tag)]
-
-    def remove(self, record: Record) -> None:
-        self._records.pop(record.id, None)
 
     def live(self) -> list[Record]:
         return [record for record in self._records.values() if record.live]
 
-    def sweep(self) -> None:
-        """Forget requests that ended too long ago, and the oldest beyond the bounds."""
-        now, room, size = time.time(), self._keep, self._most
-        for record in reversed(tuple(self._records.values())):
-            if record.live:
-                record.ended = None
-                continue
-            if record.ended is None:
-                record.ended, record.held = now, record.size
-            room, size = room - 1, size - record.held
-            if now - record.ended > self._seconds or room < 0 or size < 0:
-                self.remove(record)
-
-    # ---- slots, as many as branches may be live
-
-    def slots(self, count: int) -> list[Slot]:
-        while len(self._slots) < count:
-            self._slots.append(Slot(len(self._slots)))
-        return self._slots[:count]
-
-    def set_slot(self, slot: Slot) -> None:
-        self._slots[slot.id] = slot
-
-    def assign_slots(self, record: Record, count: int, wanted: int = -1) -> None:
-        """Give every branch of a record a slot: those from ``wanted`` on, or idle ones first."""
-        slots = self.slots(count)
-        order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
-        if 0 <= wanted < count:
-            order = slots[wanted:] + slots[:wanted]
-        for index, branch in enumerate(record.branches):
-            number, salt = order[index % count].id, branch.generation.request.cache_salt
-            record.slots.append(number)
-            self.set_slot(Slot(number, record.client, salt, latest=weakref.ref(branch)))
+    def busy_slots(self) -> dict[int, Branch]:
+        """Return the slots that are taken, each with the branch that is written in it."""
+        pairs = (pair for record in self.live() for pair in zip(record.slots, record.branches, strict=True))
+        return {number: branch for number, branch in pairs if branch.live}
 
 
 def new_id() -> str:
     return secrets.token_hex(12)
-
-
-@dataclass(slots=True)
-class Slot:
-    """A number for a branch while it is written. The engine has no slots; it keeps no branch alive."""
-
-    id: int
-    client: str = ""  # whose branch had the number last
-    salt: str = ""  # of the part of the cache that holds its tokens
-    restored: tuple[int, ...] = ()  # tokens that came from a file after that branch
-    latest: weakref.ref[Branch] | None = None
-
-    @property
-    def branch(self) -> Branch | None:
-        """The latest branch that had the number, as long as its request is kept."""
-        return self.latest() if self.latest is not None else None
-
-    @property
-    def busy(self) -> bool:
-        branch = self.branch
-        return branch is not None and branch.live
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """The tokens that the slot's latest branch left in the cache, or those that were restored."""
-        branch = self.branch
-        return self.restored if branch is None else (*branch.generation.prompt_ids, *branch.ids)

@@ -74,7 +74,7 @@ class Services:
         self.loader = loader
         self.settings = settings
         self.notifier = Notifier()
-        self.registry = Registry(settings.keep_requests, settings.keep_seconds)
+        self.registry = Registry()
         keys = {key.name for key in server_keys(settings)}
         self._separate_caches = len(keys) > 1 and not settings.share_cache
         self.system = read_system_prompt(settings)
@@ -131,14 +131,14 @@ class Services:
     # ---- a request
 
     async def submit(
-        self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
-        *, tag: str = "", bound: bool = True, busy: int = 503, large: bool = False,
+        self, requests: Sequence[Request], client: Client, id: str, *, tag: str = "", busy: int = 503,
+        large: bool = False,
     ) -> Record:  # fmt: skip
         """Submit a client's requests to the engine as one record: all of them or none.
 
-        Its branches get slots, from ``slot`` on if given. Their cache is for this client alone where keys do
-        not share it. ``large`` ones are read on a thread. Raises ApiError: 400 for a request that the engine
-        refuses, ``busy`` with Retry-After when too much runs.
+        Their cache is for this client alone where keys do not share it. ``large`` ones are read on a thread.
+        Raises ApiError: 400 for a request that the engine refuses, ``busy`` with Retry-After when too much
+        runs.
         """
         engine, most = self.engine, self.settings.max_requests
         branches = sum(request.n for request in requests)
@@ -172,9 +172,8 @@ class Services:
                 generation.cancel()
             raise as_api_error(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
-        record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound)
-        self.registry.add(record)
-        self.registry.assign_slots(record, self.max_n, slot)
+        record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag)
+        self.registry.add(record, self.max_n)
         return record
 
     def salt(self, client: Client, asked: str = "") -> str:
@@ -267,11 +266,10 @@ class Notifier:
 class Follower:
     """Read the events of several generations until all have ended. Use as a context manager."""
 
-    def __init__(self, notifier: Notifier, generations: Sequence[Generation], after: int = 0) -> None:
-        """Without the first ``after`` events of each."""
+    def __init__(self, notifier: Notifier, generations: Sequence[Generation]) -> None:
         self.generations = tuple(generations)
         self._news = asyncio.Event()
-        self._positions = [min(after, len(generation.log)) for generation in self.generations]
+        self._positions = [0] * len(self.generations)
         self._writing = False  # whether text has been read
         listen = notifier.listener(self._news, self._is_urgent)
         self._removals = [generation.add_listener(listen) for generation in self.generations]

@@ -40,7 +40,6 @@ class ServerSettings:
     cors_origins: tuple[str, ...] = ()
     metrics: bool = False
     slots: bool = True
-    slot_save_path: Path | None = None
     system_prompt_file: Path | None = None
     chat_template: str | None = None
     context_shift: bool = False
@@ -57,8 +56,6 @@ class ServerSettings:
     max_body: int = 16 * 2**20
     max_connections: int = 0  # 0: as many as the process may open files for
     max_requests: int = 256  # being answered at once; more get 503
-    keep_requests: int = 256  # finished requests that stay addressable
-    keep_seconds: float = 900.0
     shutdown_seconds: float = 5.0
 
     def __post_init__(self) -> None:
@@ -133,16 +130,10 @@ def line_places(settings: ServerSettings) -> list[tuple[str, int]]:
 
 
 def check_files(settings: ServerSettings) -> None:
-    """Raise ServerError for folders that are not there, and for half a pair of TLS files."""
-    named = (
-        (settings.slot_save_path, "to save slots in", "--slot-save-path"),
-        (settings.static_path, "to serve", "--path"),
-    )
-    problems = [
-        f"{path}: there is no such folder {purpose}; correct {flag}"
-        for path, purpose, flag in named
-        if path is not None and not path.is_dir()
-    ]
+    """Raise ServerError for a folder that is not there, and for half a pair of TLS files."""
+    path, problems = settings.static_path, list[str]()
+    if path is not None and not path.is_dir():
+        problems.append(f"{path}: there is no such folder to serve; correct --path")
     if bool(settings.ssl_key_file) != bool(settings.ssl_cert_file):
         problems.append("HTTPS needs both: give --ssl-key-file and --ssl-cert-file")
     if problems:

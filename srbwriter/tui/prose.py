@@ -31,7 +31,6 @@ from textual.widget import Widget
 from srbwriter import unspaced
 from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui.commands import Keyed
-from srbwriter.tui.write import hints
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -130,21 +129,12 @@ def word_step(line: str, column: int, direction: int) -> int:
         usual = max((b.start() for b in _BOUNDARY.finditer(line[:column]) if b.start() < first), default=0)
     if line.isascii() or not unspaced.CHARACTER.search(line):
         return usual
-    known = unspaced.words(line)  # nothing parts these words; a dictionary knows them
+    known = unspaced.words(line)
     if direction < 0:
         start = max((start for start, end in known if start < first <= end), default=None)
         return max([usual, *(end for _, end in known if end < first)]) if start is None else start
     end = next((end for start, end in known if start <= first < end), None)
     return min([usual, *(start for start, _ in known if start > first)]) if end is None else end
-
-
-def tell_of_dictionaries(widget: Widget, text: str) -> None:
-    """Say once, in this run or an earlier one, that dictionaries with words of ``text`` can be installed."""
-    if unspaced.CHARACTER.search(text) and unspaced.word_breaker() is None and hints.give_once("asian-words"):
-        widget.notify(
-            "Each character counts as a word in Chinese, Japanese, Thai, Lao, Khmer and Burmese. "
-            "`pip install icu4py` brings dictionaries, and steps go by whole words."
-        )
 
 
 class _Row(NamedTuple):
@@ -652,7 +642,6 @@ class Prose(Keyed, Widget, can_focus=True):
                 return seen.end() if seen is not None else place + 1
             case "word_left" | "word_right":
                 line, edge = text[start:end], start if where == "word_left" else end
-                tell_of_dictionaries(self, line)
                 step = 1 if where == "word_right" else -1
                 return place + step if place == edge else start + word_step(line, place - start, step)
             case "row_start":

@@ -16,6 +16,8 @@ from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers, drops_after
+from tests.server.test_handles import text_of
+from tests.server.wire import lines
 
 
 def test_write_prints_what_comes_from_elsewhere(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,29 +56,21 @@ def test_a_model_named_nearer_is_the_one_that_is_meant(tmp_path: Path) -> None:
 
 
 def test_serving_what_is_served_elsewhere(server: Scripted) -> None:
-    """A proxy: its clients have handles on branches of an engine that knows none."""
     with (
         RemoteEngine.connect(RemoteOptions(server.url)) as engine,
         served(engine) as url,
         httpx.Client(base_url=url, timeout=60) as client,
     ):
-        server.hold.clear()
         body = {"prompt": PROMPT, "n": 2, "max_tokens": 60, "stop": []}
-        made = client.post("/srb/v1/requests", json=body).json()
-        branch = f"/srb/v1/requests/{made['id']}/branches/0"
-        refused = client.post(f"{branch}/pause", json={})
-        assert refused.status_code == 501 and "cannot be paused; stop the branch" in refused.text
-        server.hold.set()
-        with client.stream("GET", f"/srb/v1/requests/{made['id']}/events") as events:
-            assert any('"event": "done"' in line for line in events.iter_lines())
-        assert client.get(branch).json()["text"] == STORY[:60]
+        answer = client.post("/srb/v1/completions?rich=1", json=body)
+        assert text_of(lines(answer.text), 0) == STORY[:60]
         answer = client.post("/v1/completions", json={"model": "x", "prompt": PROMPT, "max_tokens": 5})
         assert answer.json()["choices"][0]["text"] == STORY[:5]
         card = client.get("/v1/models").json()["data"][0]
         assert card["id"] == "scripted" and card["max_model_len"] == 1 << 15
 
 
-@pytest.mark.parametrize("flag", ["--lora", "--control-vector", "--slot-save-path"])
+@pytest.mark.parametrize("flag", ["--lora"])
 def test_what_belongs_to_a_model_here_is_refused(
     server: Scripted, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""LoRA adapters and control vectors: equal to changed weights, kept apart on disk, refused in words."""
+"""LoRA adapters: equal to changed weights, kept apart on disk, refused in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 
 from .support import GREEDY, assert_same_logits, finish, forcing, rest
-from .toy_models import WIDTH, make_control_vector, make_lora, make_merged, make_qwen
+from .toy_models import WIDTH, make_lora, make_merged, make_qwen
 
 OPTIONS = EngineOptions(
     n_ctx=1024, gpu_layers=0, seed=1, threads=1, max_branches=8, cache_type_k="f32", cache_type_v="f32"
@@ -125,55 +125,3 @@ def test_a_foreign_file_is_refused_in_words(
     path = make_lora(tmp_path / "bad.gguf", metadata=metadata, tensors=tensors)
     with pytest.raises(ModelError, match=words):
         loaded(files, (str(path), 1.0))
-
-
-# ---- control vectors
-
-
-def directions(seed: int, *layers: int, width: int = WIDTH) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {f"direction.{n}": rng.normal(0, 1, width).astype(np.float32) for n in layers}
-
-
-def steered(files: Path, *vectors: tuple[Path, float], layers: tuple[int, int] | None = None) -> Engine:
-    given = tuple((str(path), scale) for path, scale in vectors)
-    return loaded(files, control_vectors=given, control_vector_layers=layers)
-
-
-def test_a_control_vector_changes_what_is_written_and_scales_add_up(files: Path, tmp_path: Path) -> None:
-    one = make_control_vector(tmp_path / "one.gguf", directions(1, 1))
-    double = make_control_vector(tmp_path / "double.gguf", {k: 2 * v for k, v in directions(1, 1).items()})
-    found = []
-    for vectors in ([], [(one, 1.0), (one, 1.0)], [(double, 1.0)], [(one, 0.0)]):
-        with steered(files, *vectors) as engine:
-            found.append(logits_of(engine))
-    with steered(files, (one, 1.0), layers=(2, 2)) as engine:
-        assert_all_same(logits_of(engine), found[0])
-    for layers in ((0, 1), (2, 1), (1, 3)):
-        with pytest.raises(InvalidRequest, match="which has 2"):
-            steered(files, layers=layers)
-    plain, twice, once, none = found
-    assert np.abs(twice[0] - plain[0]).max() > 0.1
-    assert_all_same(twice, once)
-    assert_all_same(none, plain)
-
-
-@pytest.mark.parametrize(
-    ("tensors", "words"),
-    [
-        ({}, "empty"),
-        ({"direction.0": ones(WIDTH)}, "does not fit"),
-        ({"direction.2": ones(WIDTH)}, "does not fit"),
-        ({"direction.1": ones(WIDTH + 1)}, "does not fit"),
-        ({"direction.1": ones(2, WIDTH)}, "does not fit"),
-        ({"direction.x": ones(WIDTH)}, "no control vector"),
-        ({"output.weight": ones(WIDTH)}, "no control vector"),
-        ({"direction.1": ones(WIDTH) * np.float32("nan")}, "no number"),
-    ],
-)
-def test_a_file_that_is_no_control_vector_for_the_model_is_refused(
-    files: Path, tmp_path: Path, tensors: Any, words: str
-) -> None:
-    path = make_control_vector(tmp_path / "bad.gguf", tensors)
-    with pytest.raises(ModelError, match=words):
-        steered(files, (path, 1.0))

@@ -71,6 +71,3 @@ def test_what_means_nothing_is_refused(exact: Engine, texts: list[str], settings
 def test_a_damaged_model_gives_no_vector() -> None:
     with loaded(toy_model(make_without_numbers)) as engine, pytest.raises(NotANumber):
         engine.embed(["the fox"])
-
-
-# ---- arithmetic

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.types import EngineOptions, NotSupported, Request, Stop, TokenRun
@@ -16,7 +15,7 @@ from .support import GREEDY, finish, fixture_of, toy_model
 from .toy_models import FIRST_MARK, make_gemma, make_qwen
 
 SMALL = EngineOptions(n_ctx=256, gpu_layers=0, threads=1, max_branches=2)
-PRE, SUF, MID, REP, SEP = range(FIRST_MARK, FIRST_MARK + 5)
+PRE, SUF, MID = range(FIRST_MARK, FIRST_MARK + 3)
 
 
 engine = fixture_of(lambda: load_engine(toy_model(make_qwen), SMALL, thread=False))
@@ -31,27 +30,9 @@ def test_prefix_suffix_and_middle_in_the_order_of_training(engine: Engine) -> No
     assert infill_ids(engine, runs, "") == [PRE, *tokens("the"), 40, 41, SUF, MID]
 
 
-def test_other_files_come_first_with_the_marks_of_the_vocabulary(engine: Engine) -> None:
-    tokens = engine.tokenize
-    found = infill_ids(engine, "a", "b", [("one.txt", "the fox"), ("", "rain")])
-    assert found == [
-        REP, *tokens("myproject\n"), SEP, *tokens("one.txt\n"), *tokens("the fox"),
-        SEP, *tokens("tmp\n"), *tokens("rain"), SEP, *tokens("filename\n"),
-        PRE, *tokens("a"), SUF, *tokens("b"), MID,
-    ]  # fmt: skip
-
-
-def test_without_such_marks_they_are_snippets() -> None:
-    with load_engine(bundled_model(), SMALL, thread=False) as loaded:
-        found = infill_ids(loaded, "a", "b", [("one.txt", "the fox")])
-        assert "--- snippet ---" in loaded.detokenize(found) and "one.txt" not in loaded.detokenize(found)
-
-
-@given(st.integers(0, 400), st.integers(0, 400), st.integers(0, 400))
-def test_what_does_not_fit_is_cut_far_from_the_gap(
-    engine: Engine, before: int, after: int, other: int
-) -> None:
-    found = infill_ids(engine, [40] * before, "," * after, [("f", "." * other)])
+@given(st.integers(0, 400), st.integers(0, 400))
+def test_what_does_not_fit_is_cut_far_from_the_gap(engine: Engine, before: int, after: int) -> None:
+    found = infill_ids(engine, [40] * before, "," * after)
     assert len(found) < engine.n_ctx - engine.n_ctx // 4
     start, gap = found.index(PRE), found.index(SUF)
     kept = gap - start - 1, len(found) - gap - 2

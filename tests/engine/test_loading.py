@@ -88,7 +88,7 @@ def test_a_load_can_be_cancelled() -> None:
         {"n_ctx": -1}, {"n_ctx": 2**40}, {"n_ctx": "2048"}, {"threads": 0}, {"threads": 513}, {"n_batch": 0},
         {"gpu_layers": -2}, {"max_branches": 300}, {"cache_type_k": "f17"}, {"flash_attn": "maybe"},
         {"tensor_split": (1.0,) * 129}, {"step_seconds": float("nan")}, {"threads": True}, {"seed": 1.5},
-        {"lora": (("a.gguf", "1"),)}, {"control_vector_layers": (1, 2, 3)}, {"disk_dir": 5},
+        {"lora": (("a.gguf", "1"),)}, {"disk_dir": 5},
     ],
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:

@@ -54,4 +54,4 @@ def test_the_docs_list_the_verbs_as_they_are() -> None:
     text = pages.renewed(DOCS.read_text("utf-8"))
     assert pages.verbs() in text
     assert all(f"| `{verb.name}` | {verb.help} |" in text for verb in HTTP_VERBS)
-    assert VERBS["extend"].always == "stop" and "pause does nothing: branch 0 has ended already" in text
+    assert VERBS["extend"].always == "stop" and "resume does nothing: branch 0 is still writing" in text

@@ -173,11 +173,6 @@ def make_merged(path: Path, *adapters: tuple[int, float]) -> Path:
     return make_qwen(path, deltas=deltas)
 
 
-def make_control_vector(path: Path, tensors: Tensors) -> Path:
-    _write(path, [("general.architecture", _STRING, "controlvector")], tensors)
-    return path
-
-
 def make_t5(path: Path, seed: int = 1) -> Path:
     """An encoder whose output a decoder attends to: no text goes on from its prompt."""
     metadata = _common("t5", layers=1)

@@ -16,7 +16,7 @@ from srbwriter.engine.backend import WITHOUT_CACHE, WithoutCache
 from srbwriter.engine.branch import ActiveBranch, Ending
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.chat import render
-from srbwriter.engine.checks import RequestChecks
+from srbwriter.engine.checks import Checks
 from srbwriter.engine.generation import Branch, Command, Generation
 from srbwriter.engine.infill import NO_MARKS
 from srbwriter.engine.parameters import validate
@@ -115,9 +115,11 @@ class FakeEngine(WithoutCache):
     # ---- the API
 
     def submit(self, request: Request) -> Generation:
-        RequestChecks(len(PIECES), self.max_branches).check_request(request)
-        for sampling in request.sampling if isinstance(request.sampling, tuple) else (request.sampling,):
-            validate(sampling)
+        def check_rules(request: Request, samplings: Sequence[Sampling], stops: Sequence[Stop]) -> None:
+            for sampling in samplings:
+                validate(sampling)
+
+        Checks(len(PIECES), self.max_branches, check_rules).check_request(request)
         ids = self._assemble(request)
         if len(ids) >= self.n_ctx:
             raise ContextOverflow(len(ids), self.n_ctx)

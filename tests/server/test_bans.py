@@ -8,29 +8,20 @@ import httpx
 
 from srbwriter.engine import Engine
 
-from .test_handles import follow
+from .test_handles import text_of, written
 from .wire import frames
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
 
-def written(client: httpx.Client, **more: Any) -> tuple[str, dict[str, Any]]:
-    body = {"prompt": STORY, "n": 3, "max_tokens": 12, "seed": 5, "stop": [], **more}
-    path = client.post("/srb/v1/requests", json=body).headers["location"]
-    follow(client, path)
-    return path, client.get(path).json()
-
-
 def test_a_phrase_does_not_come_and_events_say_so(real: httpx.Client) -> None:
     common = ["the fox", "one day", "he saw", "loved to", "found a", "was very", "wanted to"]
-    path, record = written(real, n=6, max_tokens=40, banned_phrases=[common] * 6)
-    texts = [branch["text"].lower() for branch in record["branches"]]
+    events = written(real, prompt=STORY, seed=5, n=6, max_tokens=40, banned_phrases=[common] * 6)
+    texts = [text_of(events, index).lower() for index in range(6)]
     assert not [(phrase, text) for text in texts for phrase in common if f" {phrase}" in f" {text}"]
-    events = [event for event in follow(real, path) if event["event"] == "banned"]
-    assert events and all(event["phrase"] in common and event["tokens"] >= 1 for event in events)
-    for branch in record["branches"]:
-        assert branch["bans"] == sum(event["index"] == branch["index"] for event in events)
-        assert branch["tokens"] == 40
+    banned = [event for event in events if event["event"] == "banned"]
+    assert banned and all(event["phrase"] in common and event["tokens"] >= 1 for event in banned)
+    assert [event["tokens"] for event in events if event["event"] == "stop"] == [40] * 6
 
 
 def test_a_stream_shows_nothing_of_what_was_taken_back(real: httpx.Client, model: Engine) -> None:

@@ -112,14 +112,6 @@ def test_the_javascript_helper(client: httpx.Client) -> None:
     assert json.loads(out) == " there was a cat"
 
 
-def test_the_chat_over_exllamas_interface(client: httpx.Client, engine: FakeEngine) -> None:
-    out = run([sys.executable, "exllama.py"], str(client.base_url), "Tell me a story.\nAnd then?\n")
-    assert "Talking to fake." in out and out.count("there was a cat.") == 2
-    prompt = engine.submitted[-1].prompt
-    assert isinstance(prompt, str) and prompt.endswith("User: And then?\nFriend:")
-    assert "Friend: there was a cat." in prompt
-
-
 @pytest.mark.needs("bash", "curl")
 def test_the_curl_example(client: httpx.Client) -> None:
     assert '"event": "done"' in run(["bash", "curl.sh"], str(client.base_url))

@@ -200,7 +200,6 @@ FIGURES = (
     f"after {srb.DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
     f"likeliest next tokens ({srb.USUAL} by default)",
     f"or up to {limits.TEXTS} of either",
-    f"addressable for {SETTINGS.keep_seconds / 60:.0f} minutes, within {SETTINGS.keep_requests} requests and",
     f"Bodies of more than {LARGE >> 10} KiB",
     f"At most {SETTINGS.max_requests} requests are answered at once",
 )

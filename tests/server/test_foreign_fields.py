@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from srbwriter.engine.compat import MISSING, REFUSED
+from srbwriter.engine.compat import OFF, REFUSED
 from tests.fakes.engine import FakeEngine
 from tests.server.rows import ENDPOINTS
 
@@ -20,9 +20,7 @@ DIALECTS: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "Once", "model": "m", "max_tokens": 4},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 4},
     "/srb/v1/completions": {"prompt": "Once", "n": 2, "max_tokens": 4},
-    "/srb/v1/requests": {"prompt": "Once", "n": 2, "max_tokens": 4},
     "/api/v1/generate": {"prompt": "Once", "max_length": 4},
-    "/generate": {"message": "Once", "stream": False, "max_new_tokens": 4},
 }
 OTHERWISE: dict[str, Any] = {
     "tfs_z": 0.9, "guidance_scale": 1.5, "no_repeat_ngram_size": 3, "structural_tag": {"type": "x"},
@@ -40,7 +38,7 @@ def test_a_sampler_that_is_not_here_is_refused_in_words(client: httpx.Client, pa
     for name in REFUSED:
         answer = client.post(path, json={**DIALECTS[path], name: OTHERWISE.get(name, 0.7)})
         assert answer.status_code == 400, (name, answer.text)
-        for words in (f"Field '{name}'", "null", MISSING[name].why.split("'")[0]):
+        for words in (f"Field '{name}'", "null", REFUSED[name]):
             assert words in answer.text
 
 
@@ -52,7 +50,7 @@ def test_neutral_values_pass(client: httpx.Client, engine: FakeEngine, path: str
         body = {**DIALECTS[path], **off, "negative_prompt": "a dog", "smoothing_curve": 2}
         assert client.post(path, json=body).status_code < 300, value
     for name in REFUSED:
-        for value in (*(MISSING[name].neutral or ()), *map(str, MISSING[name].neutral or ())):
+        for value in (*OFF, *map(str, OFF)):
             assert client.post(path, json={**DIALECTS[path], name: value}).status_code < 300, (name, value)
     assert engine.submitted[-1].sampling[0].grammar is None
 
@@ -104,6 +102,3 @@ def test_a_field_that_is_missing_is_named_in_every_dialect(real: httpx.Client) -
             assert answer.status_code == 400, (path, answer.text)
             assert f"`{required}` is missing" in answer.text, path
     real.get("/health").raise_for_status()
-    id = real.post("/srb/v1/requests", json={"prompt": "Once", "n": 1, "max_tokens": 1}).json()["id"]
-    answer = real.post(f"/srb/v1/requests/{id}/branches/0/append", json={})
-    assert answer.json() == {"error": "`text` is missing"}

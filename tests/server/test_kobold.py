@@ -163,14 +163,12 @@ def test_stopping_never_reaches_another_key_or_the_terminal(
     ):  # fmt: skip
         pieces = mine.iter_raw()
         assert next(pieces)
-        detached = anna.post("/srb/v1/requests", json={"prompt": "Once", "n": 1}).json()["id"]
         for other in (ben, chief):
             assert other.post(path, json=body).status_code == 200
         assert engine.cancelled == []
         assert anna.post(path, json=body).status_code == 200
         assert engine.cancel_seen.wait(30)
         assert engine.cancelled == [2]
-        assert anna.get(f"/srb/v1/requests/{detached}").json()["state"] == "running"
     assert not terminals.done
     engine.release()
 

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.engine import FakeEngine
 
 COMPLETIONS = (
-    "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",
+    "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions",
 )  # fmt: skip
 BODY = {"prompt": "Once", "messages": [{"role": "user", "content": "Once"}], "max_tokens": 2}
 HUGE = 2**31 - 1

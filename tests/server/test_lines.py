@@ -14,7 +14,7 @@ from srbwriter import __version__
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import Stop
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
-from srbwriter.server.wire import escape, unescape
+from srbwriter.server.lines import escape, unescape
 from tests.fakes.engine import STORY, FakeEngine
 
 from .conftest import Serve

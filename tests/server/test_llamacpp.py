@@ -8,11 +8,8 @@ import re
 import httpx
 import pytest
 
-from srbwriter.engine.types import EngineOptions, TokenRun
-from srbwriter.server import Loaded
+from srbwriter.engine.types import TokenRun
 from tests.fakes.engine import FIM_MID, FIM_PRE, FIM_SUF, FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 
 from .conftest import Serve
 from .wire import frames
@@ -117,14 +114,12 @@ def test_infill(serve: Serve, engine: FakeEngine) -> None:
         body = {"input_prefix": "Once", "input_suffix": " end", "n_predict": 2}
         assert http.post("/infill", json=body).status_code == 501
         engine.fim = (FIM_PRE, FIM_SUF, FIM_MID)
-        body = {**body, "input_extra": [{"filename": "a", "text": "cat"}], "prompt": " upon"}
+        body = {**body, "prompt": " upon"}
         assert http.post("/infill", json=body).json()["content"] == " there was"
         ids = list(engine.submitted[-1].prompt)
         once, upon, end = engine.tokenize("Once upon end")
-        assert ids[ids.index(FIM_PRE) :] == [FIM_PRE, once, upon, FIM_SUF, end, FIM_MID]
-        assert engine.detokenize(ids[: ids.index(FIM_PRE)]) == "\n\n--- snippet ---\n\ncat"
-        for wrong in ({"input_extra": "x"}, {"input_extra": [{"filename": "a"}]}, {"input_suffix": None}):
-            assert http.post("/infill", json={**body, **wrong}).status_code == 400
+        assert ids == [FIM_PRE, once, upon, FIM_SUF, end, FIM_MID]
+        assert http.post("/infill", json={**body, "input_suffix": None}).status_code == 400
         answer = http.post("/v1/completions", json={"model": "m", "prompt": "Once", "suffix": " end"})
         assert answer.status_code == 200
         assert list(engine.submitted[-1].prompt) == [FIM_PRE, once, FIM_SUF, end, FIM_MID]
@@ -172,44 +167,14 @@ def test_health_while_loading_ready_and_failed(serve: Serve) -> None:
         assert http.post("/completion", json=BODY).status_code == 503
 
 
-def test_a_chosen_slot_is_kept_and_erased(client: httpx.Client) -> None:
-    value = client.post("/completion", json={**BODY, "id_slot": 5}).json()
-    assert value["id_slot"] == 5
-    assert client.post("/slots/5?action=erase").json() == {"id_slot": 5, "n_erased": 5}
-    assert client.post("/slots/5?action=erase").json()["n_erased"] == 0
-
-
-def test_a_slot_is_saved_and_restored(serve: Serve, tmp_path) -> None:
-    text = "Once upon a time there was a fox who told tales. " * 8
-    options = EngineOptions(n_ctx=1024, gpu_layers=0, threads=1)
-    with (
-        load_engine(short_model(), options) as engine,
-        httpx.Client(base_url=serve(Loaded(engine), slot_save_path=tmp_path).url, timeout=60) as http,
-    ):
-        empty = http.post("/slots/3?action=save", json={"filename": "tale.bin"})
-        assert (empty.status_code, list(tmp_path.iterdir())) == (400, [])
-        absent = http.post("/slots/3?action=restore", json={"filename": "tale.bin"})
-        assert absent.status_code == 400
-        assert "No such file" in absent.text
-        asked = {"prompt": text, "n_predict": 4, "id_slot": 3, "return_tokens": True}
-        written = http.post("/completion", json=asked).json()
-        tokens = written["tokens_evaluated"]
-        saved = http.post("/slots/3?action=save", json={"filename": "tale.bin"}).json()
-        assert (saved["id_slot"], saved["filename"]) == (3, "tale.bin")
-        assert saved["n_saved"] == tokens + 4
-        assert saved["n_written"] == (tmp_path / "tale.bin").stat().st_size
-        assert http.post("/slots/3?action=erase").json()["n_erased"] >= tokens
-        restored = http.post("/slots/5?action=restore", json={"filename": "tale.bin"}).json()
-        assert restored["n_restored"] == saved["n_saved"]
-        assert engine.load_session(tmp_path / "tale.bin")[tokens:] == written["tokens"]
-        assert http.post("/completion", json=asked).json()["tokens_cached"] >= tokens
-        data = bytearray((tmp_path / "tale.bin").read_bytes())
-        data[len(data) // 2] ^= 1
-        (tmp_path / "bad.bin").write_bytes(data)
-        answer = http.post("/slots/5?action=restore", json={"filename": "bad.bin"})
-        assert answer.status_code == 400
-        assert "damaged" in answer.text and "Field 'filename'" in answer.text
-        assert str(tmp_path) not in answer.text
+def test_a_chosen_slot_is_the_branchs(client: httpx.Client, engine: FakeEngine) -> None:
+    assert client.post("/completion", json={**BODY, "id_slot": 5}).json()["id_slot"] == 5
+    engine.hold_again(1)
+    with client.stream("POST", "/completion", json={**BODY, "id_slot": 5, "stream": True}) as answer:
+        pieces = answer.iter_lines()
+        next(pieces)
+        assert [slot["id"] for slot in client.get("/slots").json() if slot["is_processing"]] == [5]
+        engine.release()
 
 
 def test_metrics_are_valid_exposition(client: httpx.Client) -> None:

@@ -10,9 +10,9 @@ from .conftest import Serve
 from .wire import connected, until_closed
 
 POSTS = (
-    "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",
+    "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions",
     "/tokenize", "/detokenize", "/apply-template", "/infill", "/v1/embeddings", "/embedding",
-    "/slots/0?action=save", "/props",
+    "/props",
 )  # fmt: skip
 
 

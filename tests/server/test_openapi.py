@@ -34,7 +34,7 @@ def test_every_endpoint_is_described(client: httpx.Client) -> None:
     operations = [op for path in value["paths"].values() for op in path.values()]
     assert len({op["operationId"] for op in operations}) == len(operations)
     assert all(op["summary"] and op["tags"] for op in operations)
-    assert "/v1/completions" in value["paths"] and "/srb/v1/requests/{id}/branches/{branch}" in value["paths"]
+    assert "/v1/completions" in value["paths"] and "/srb/v1/requests/{id}" in value["paths"]
 
 
 @pytest.mark.parametrize("label", LABELS[::10])

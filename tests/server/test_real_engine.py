@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter.engine import Engine
 
-from .test_handles import follow, text_of
+from .test_handles import text_of, written
 from .wire import frames
 
 STORY = "Once upon a time,"
@@ -48,21 +48,13 @@ def test_streams_and_answers_agree_and_tokens_join(real: httpx.Client, model: En
         assert len(known) >= len(own) - 1
 
 
-def test_writing_on_from_a_picked_branch_evaluates_nothing_again(real: httpx.Client, model: Engine) -> None:
+def test_writing_on_from_an_answer_evaluates_next_to_nothing_again(real: httpx.Client, model: Engine) -> None:
+    """By the tokens of a branch, which an event stream tells: no other spelling of the same text."""
     body = {"prompt": STORY, "n": 4, "max_tokens": 9, "seed": 1, "stop": []}
-    answer = real.post("/srb/v1/requests", json=body).json()
-    path = f"/srb/v1/requests/{answer['id']}"
-    follow(real, path)
-    picked = real.post(path + "/branches/2/pick").json()
-    before = model.stats().prompt_rows
-    more = real.post(
-        "/srb/v1/completions?sse=1&rich=1", json={"parent": picked["parent"], "n": 4, "max_tokens": 3}
-    )
-    done = frames(more.content)[-1]
+    ids = [id for event in written(real, **body) if event.get("index") == 2 for id in event.get("ids", ())]
+    prompt = real.post("/tokenize", json={"content": STORY, "add_special": True}).json()["tokens"]
+    done = written(real, prompt=[*prompt, *ids], n=4, max_tokens=3)[-1]
     assert done["prompt_tokens"] - done["cached_tokens"] <= 1
-    assert model.stats().prompt_rows - before <= 1
-    reread = real.post("/tokenize", json={"content": STORY + picked["text"], "add_special": True}).json()
-    assert done["prompt_tokens"] <= reread["count"] + 1
 
 
 def test_constraints_over_the_wire(real: httpx.Client) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import httpx
 
-from srbwriter.engine.types import TokenRun
 from tests.fakes.engine import FakeEngine
 
 from .wire import frames, lines
@@ -85,16 +84,3 @@ def test_rich_events_carry_ids_logprobs_and_reasons(client: httpx.Client, engine
     assert len(first["logprobs"][0]["top"]) == 2
     assert (stop["reason"], stop["tokens"]) == ("length", 2)
     assert done["completion_tokens"] == 2
-
-
-def test_a_parent_is_continued_token_by_token(client: httpx.Client, engine: FakeEngine) -> None:
-    first = client.post("/srb/v1/completions", json={**PROMPT, "n": 2, "max_tokens": 4})
-    parent = {"request": first.headers["x-request-id"], "branch": 1}
-    before = engine.generations[-1]
-    body = {"parent": parent, "prompt": " and", "n": 1}
-    assert client.post("/srb/v1/completions", json=body).status_code == 200
-    runs = engine.submitted[-1].prompt
-    assert all(isinstance(run, TokenRun) for run in runs)
-    assert runs[0].ids == before.prompt_ids + before.branches[1].ids
-    assert runs[0].vocab == engine.info.vocab
-    assert runs[-1] == TokenRun(" and")

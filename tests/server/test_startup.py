@@ -71,7 +71,6 @@ PROMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/completions", {"prompt": "Once", "model": "m"}),
     ("/v1/completions", {"prompt": [ONCE], "model": "m"}),
     ("/srb/v1/completions", {"prompt": "Once"}),
-    ("/srb/v1/requests", {"prompt": "Once"}),
     ("/srb/v1/next", {"prompt": "Once"}),
     ("/api/v1/generate", {"prompt": "Once"}),
 )

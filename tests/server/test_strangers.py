@@ -23,7 +23,6 @@ def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine) -
     with httpx.Client(base_url=serve(max_n=4).url, timeout=30) as http:
         for path in (
             "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions",
-            "/srb/v1/requests",
         ):  # fmt: skip
             engine.hold_again(1)
             with http.stream("POST", path, json=body) as answer:
@@ -47,19 +46,18 @@ def test_every_branch_may_have_values_of_its_own(client: httpx.Client, engine: F
         "stop": [["cat"], []], "top_k": 9, "sampler_seed": None, "grammar": [None, 'root ::= [a-z ]+'],
         "samplers": [["top_k"], ["min_p", "top_p"]], "boundary": [None, "line"],
     }  # fmt: skip
-    for path in ("/srb/v1/completions", "/srb/v1/requests"):
-        answer = client.post(path, json=body)
-        assert answer.status_code in (200, 202), answer.text
-        request = engine.submitted[-1]
-        assert request.n == 2 and isinstance(request.sampling, tuple) and isinstance(request.stop, tuple)
-        assert [s.temperature for s in request.sampling] == [0.1, 1.5]
-        assert [s.seed for s in request.sampling] == [7, 3]
-        assert [s.top_k for s in request.sampling] == [9, 9]
-        assert [s.grammar for s in request.sampling] == [None, "root ::= [a-z ]+"]
-        assert [s.samplers for s in request.sampling] == [("top_k",), ("min_p", "top_p")]
-        assert [(s.max_tokens, s.strings, s.boundary) for s in request.stop] == [
-            (2, ("cat",), None), (5, (), "line"),
-        ]  # fmt: skip
+    answer = client.post("/srb/v1/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    request = engine.submitted[-1]
+    assert request.n == 2 and isinstance(request.sampling, tuple) and isinstance(request.stop, tuple)
+    assert [s.temperature for s in request.sampling] == [0.1, 1.5]
+    assert [s.seed for s in request.sampling] == [7, 3]
+    assert [s.top_k for s in request.sampling] == [9, 9]
+    assert [s.grammar for s in request.sampling] == [None, "root ::= [a-z ]+"]
+    assert [s.samplers for s in request.sampling] == [("top_k",), ("min_p", "top_p")]
+    assert [(s.max_tokens, s.strings, s.boundary) for s in request.stop] == [
+        (2, ("cat",), None), (5, (), "line"),
+    ]  # fmt: skip
 
 
 # ---- what is not done is said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from .test_handles import follow, start
+from .test_handles import written
 
 PROMPT = "Once upon a time, there was a fox."
 WIDE = {
@@ -13,15 +13,12 @@ WIDE = {
 }  # fmt: skip
 
 
-def opened(client: httpx.Client, path: str) -> list[int]:
-    """The first tokens of a request's branches, once all have ended."""
-    follow(client, path)
-    count = client.get(path).json()["count"]
-    return [client.get(f"{path}/branches/{index}").json()["ids"][0] for index in range(count)]
-
-
 def test_distinct_branches_begin_differently(real: httpx.Client) -> None:
-    assert len(set(opened(real, start(real, **WIDE, siblings="distinct")))) == 6
+    first: dict[int, int] = {}
+    for event in written(real, **WIDE, siblings="distinct"):
+        if event["event"] == "stream":
+            first.setdefault(event["index"], event["ids"][0])
+    assert len(set(first.values())) == len(first) == 6
 
 
 def test_what_cannot_be_is_refused_in_words(real: httpx.Client) -> None:
@@ -30,6 +27,6 @@ def test_what_cannot_be_is_refused_in_words(real: httpx.Client) -> None:
         ({"siblings": "distinct", "mirostat": 2}, "cannot be drawn together with mirostat"),
         ({"siblings": "distinct", "adaptive_target": 0.4}, "drawn together with adaptive_target"),
     ):
-        answer = real.post("/srb/v1/requests", json={**WIDE, **body})
+        answer = real.post("/srb/v1/completions", json={**WIDE, **body})
         assert answer.status_code == 400
         assert words in answer.text

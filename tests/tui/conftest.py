@@ -15,11 +15,9 @@ from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from srbwriter import launch
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
 from srbwriter.config.settings import Setting
-from srbwriter.models import Machine, memory, memory_budget
 from srbwriter.tui.app import App
 from srbwriter.tui.write.screen import WriteScreen
 from tests.fakes.session import FakeSession
@@ -174,13 +172,6 @@ def quick_apps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "pause", pause)
     monkeypatch.setattr(Pilot, "_wait_for_screen", wait_for_screen)
     monkeypatch.setattr(textual.app, "wait_for_idle", wait_until_idle)
-
-
-@pytest.fixture(autouse=True)
-def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening the list of models takes no second of the processor."""
-    machine = Machine(memory(), memory_budget())
-    monkeypatch.setattr(launch, "measure_machine", lambda settings: machine)
 
 
 OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]

@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from textual import events
 from textual.geometry import Offset
 
-from srbwriter import unspaced
 from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, best_columns
 from srbwriter.unspaced import CHARACTER
 from tests.tui.conftest import OpenBench
@@ -62,27 +61,6 @@ async def test_the_cursor_goes_by_words_that_nothing_parts(
             await bench.press("ctrl+left")
             there.add(editor.cursor)
         assert there >= {stop for stop in stops if CHARACTER.match(text[stop : stop + 1])}
-
-
-async def test_the_writer_is_told_once_where_dictionaries_of_words_are(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unspaced, "word_breaker", lambda: None)
-    async with open_bench("It rained.\n他把灯塔", fake=True) as bench:
-        editor = bench.screen.editor
-        editor.move_to(0)
-        await bench.press("alt+right")
-        assert "icu4py" not in bench.said
-        editor.move_to(len("It rained.\n"))
-        await bench.press("alt+right", "alt+right", "alt+right")
-        assert editor.cursor == len("It rained.\n他把灯")
-        bench.session.generate()
-        bench.session.steer(0, "append", go_on=True, text="的门推开。")
-        bench.screen.pump.flush()
-        await bench.on_panes()
-        await bench.press("w", "w", "enter")
-        assert bench.session.text().endswith("的门")
-        assert bench.said.count("pip install icu4py") == 1
 
 
 async def test_a_word_that_nothing_parts_is_deleted_alone(open_bench: OpenBench) -> None:

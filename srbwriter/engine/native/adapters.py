@@ -1,4 +1,4 @@
-"""LoRA adapters and control vectors of a context. Knows pointers and numbers, no files but to load them."""
+"""LoRA adapters of a context. Knows pointers and numbers, no files but to load them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..types import ModelError, NativeError
 from .library import library
@@ -42,12 +39,3 @@ def set_adapters(context: int, adapters: Sequence[tuple[int, float]]) -> None:
     code = lib.llama_set_adapters_lora(context, C.cast(pointers, kind), len(adapters), scales)
     if code:
         raise NativeError("llama_set_adapters_lora", code)
-
-
-def set_control_vector(context: int, layers: NDArray[np.float32], first: int, last: int) -> None:
-    """Add a row of ``layers`` to what each layer from ``first`` to ``last`` says; row 0 is layer 1's."""
-    data = np.ascontiguousarray(layers, np.float32)
-    values = data.ctypes.data_as(C.POINTER(C.c_float))
-    code = library().llama_set_adapter_cvec(context, values, data.size, data.shape[1], first, last)
-    if code:
-        raise NativeError("llama_set_adapter_cvec", code)

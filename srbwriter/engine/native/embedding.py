@@ -5,15 +5,15 @@ Every row of such a context is an output, so its memory is bounded by the rows o
 
 from __future__ import annotations
 
-import ctypes as C
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..types import EngineOptions, ModelError, NativeError
 from .batch import Batch
-from .context import ABORTED, OK, context_params
-from .library import L, library
+from .context import OK, context_params
+from .library import library
 
 _NONE = 0
 """enum llama_pooling_type: a vector for each row."""
@@ -38,22 +38,21 @@ class EmbeddingContext:
         self._memory = lib.llama_get_memory(self.pointer)
         self._width = int(lib.llama_model_n_embd_out(model))
         self._batch = Batch(rows, (0,), 1)
-        self._flag = C.create_string_buffer(b"\0\0", 2)
-        self._callback = L.ggml_abort_callback(lib.strlen)
-        lib.llama_set_abort_callback(self.pointer, self._callback, C.cast(self._flag, C.c_void_p))
 
-    def evaluate(self, tokens: list[int], threads: int) -> NDArray[np.float32] | None:
-        """Return the vector of each token of a text; None where it was broken off. Raises NativeError."""
+    def evaluate(
+        self, tokens: list[int], threads: int, wanted: Callable[[], bool]
+    ) -> NDArray[np.float32] | None:
+        """Return the vector of each token of a text; None once it is not ``wanted``. Raises NativeError."""
         lib, found = self._lib, list[NDArray[np.float32]]()
         lib.llama_set_n_threads(self.pointer, threads, threads)
         lib.llama_memory_clear(self._memory, True)
         for start in range(0, len(tokens), self._batch.capacity):
+            if not wanted():
+                return None
             piece = tokens[start : start + self._batch.capacity]
             self._batch.clear()
             self._batch.add_run(piece, start, 0, True)
             code = lib.llama_decode(self.pointer, self._batch.take())
-            if code == ABORTED:
-                return None
             if code != OK:
                 raise NativeError("llama_decode", code)
             lib.llama_synchronize(self.pointer)
@@ -62,10 +61,6 @@ class EmbeddingContext:
                 raise NativeError("llama_get_embeddings_ith", 0)
             found.append(np.ctypeslib.as_array(first, (len(piece), self._width)).copy())
         return np.concatenate(found)
-
-    def abort(self) -> None:
-        """Make the decode that runs now end early. Safe from any thread."""
-        self._flag[0] = b"x"
 
     def close(self) -> None:
         self._lib.llama_free(self.pointer)

@@ -57,20 +57,18 @@ LONG = (
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
     "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
     "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
-    "llama_set_adapters_lora llama_set_adapter_cvec"
+    "llama_set_adapters_lora"
 ).split()
 
 SHORT = (
     "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_n_embd_out "
-    "llama_model_n_layer llama_model_n_head llama_model_n_head_kv "
-    "llama_model_has_encoder "
+    "llama_model_n_layer llama_model_has_encoder "
     "llama_model_is_recurrent llama_model_is_hybrid llama_model_n_swa llama_model_n_params "
     "llama_model_size llama_model_chat_template llama_model_desc llama_model_meta_count "
     "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_vocab_n_tokens "
-    "llama_vocab_is_eog llama_vocab_bos llama_vocab_eos llama_vocab_eot llama_vocab_get_add_bos "
+    "llama_vocab_is_eog llama_vocab_bos llama_vocab_eos llama_vocab_get_add_bos "
     "llama_vocab_get_add_eos "
-    "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_vocab_fim_rep "
-    "llama_vocab_fim_sep llama_token_to_piece "
+    "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_token_to_piece "
     "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm "
     "llama_memory_seq_cp llama_memory_seq_pos_max llama_memory_seq_pos_min llama_n_ctx llama_n_batch "
     "llama_set_n_threads llama_set_abort_callback llama_get_logits llama_get_logits_ith "
@@ -82,8 +80,7 @@ SHORT = (
     "llama_sampler_init_min_p llama_sampler_init_typical llama_sampler_init_temp "
     "llama_sampler_init_temp_ext llama_sampler_init_xtc llama_sampler_init_top_n_sigma "
     "llama_sampler_init_mirostat llama_sampler_init_mirostat_v2 llama_sampler_init_grammar "
-    "llama_sampler_init_penalties llama_sampler_init_adaptive_p llama_sampler_init_logit_bias "
-    "llama_sampler_init_infill"
+    "llama_sampler_init_penalties llama_sampler_init_adaptive_p llama_sampler_init_logit_bias"
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level

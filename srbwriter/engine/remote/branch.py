@@ -54,10 +54,6 @@ class RemoteRequest:
         self.events: list[Event] = []
         self.dead = False
 
-    @property
-    def live(self) -> bool:
-        return any(each.branch.live for each in self.branches)
-
     def add(self, sampling: Sampling, stop: Stop, seed: int) -> RemoteBranch:
         """Add a branch behind the others."""
         self.branches.append(RemoteBranch(self, sampling, stop, seed))
@@ -66,7 +62,8 @@ class RemoteRequest:
 
     def publish(self, obeyed: bool = False) -> None:
         """Publish the events since the last time; ``obeyed``: after a command, which may end the request."""
-        if (self.events or obeyed) and not self.live and not self.dead:
+        live = any(each.branch.live for each in self.branches)
+        if (self.events or obeyed) and not live and not self.dead:
             failed = [b.branch.error for b in self.branches if b.branch.state is BranchState.FAILED]
             # A writer may roll failed branches again later; a client gets the error at once.
             if len(failed) == len(self.branches) and self.asked.client:
@@ -98,9 +95,8 @@ class RemoteRequest:
             index = len(self.branches)
             asked = None if sampling is None else sampling.seed
             seed = derive_seed(first.seed, index) % SEEDS if asked is None else asked
-            made = self.add(sampling or first.sampling, stop or first.stop_rule, seed)
             self.events.append(Added(index))
-            made.begin(begin)
+            self.add(sampling or first.sampling, stop or first.stop_rule, seed).begin(begin)
 
 
 class RemoteBranch:
@@ -155,9 +151,9 @@ class RemoteBranch:
         self.min_tokens = stop.min_tokens
         self.look()
 
-    def look(self, held: str = "") -> None:
-        """Let the rules see the text that is shown, with ``held`` behind it."""
-        stop, text, self.held = self.branch.stop_rule, self.branch.text, held
+    def look(self) -> None:
+        """Let the rules see the text that is shown, from ``_floor`` on; what is held back is forgotten."""
+        stop, text, self.held = self.branch.stop_rule, self.branch.text, ""
         self._pattern = stop_pattern(stop.strings)
         self._scanner: Scanner | None = None
         if stop.boundary is not None:
@@ -165,11 +161,19 @@ class RemoteBranch:
             self._scanner = SCANNERS[stop.boundary](begin)
             self._scanner.feed(text[begin : self._floor])
             self._scanner.mark()
-            self._scanner.feed(text[self._floor :] + held)
+            self._scanner.feed(text[self._floor :])
 
-    def _judge(self, text: str) -> tuple[str, FinishReason | None, str | None]:
-        """Return what is to be shown of the text with the next token's, and how that ends it."""
-        stop, window, hold = self.branch.stop_rule, self.held + text, 0
+    # ---- what the server writes
+
+    def receive(self, text: str) -> None:
+        """Add a token's text, show what no stop rule may still cut off, and end where one says so."""
+        branch, stop, now = self.branch, self.branch.stop_rule, time.monotonic()
+        self.failures, branch.error = 0, None
+        branch.started_at = branch.started_at or now
+        branch.changed_at = now
+        self.set_state(BranchState.WRITING)
+        self.tokens += 1
+        window, hold, may_end = self.held + text, 0, self.tokens >= stop.min_tokens
         ends: list[tuple[int, FinishReason, str | None]] = []
         match = self._pattern.search(window, partial=True) if self._pattern is not None else None
         if match is not None and match.partial:
@@ -180,32 +184,18 @@ class RemoteBranch:
         if self._scanner is not None and stop.boundary is not None:
             unit_ends = self._scanner.feed(text)
             hold = max(hold, self._scanner.held)
-            if unit_ends and self.tokens >= stop.min_tokens:
+            if unit_ends and may_end:
                 ends.append((max(unit_ends[0] - self.chars, 0), FinishReason(stop.boundary), None))
-        if self.tokens > stop.after_min_tokens and self.tokens >= stop.min_tokens:
+        if may_end and self.tokens > stop.after_min_tokens:
             ends += [(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
         if ends:
             keep, reason, stop_text = min(ends, key=lambda end: end[0])
-            self.held = ""
-            return window[:keep], reason, stop_text
-        keep = max(len(window) - hold, 0)
-        self.held = window[keep:]
-        return window[:keep], None, None
-
-    # ---- what the server writes
-
-    def receive(self, text: str) -> None:
-        """Add a token's text to the branch and apply the stop rules."""
-        branch, now = self.branch, time.monotonic()
-        self.failures, branch.error = 0, None
-        branch.started_at = branch.started_at or now
-        branch.changed_at = now
-        self.set_state(BranchState.WRITING)
-        self.tokens += 1
-        shown, reason, stop_text = self._judge(text)
-        self.show(shown)
-        if reason is not None:
+            self.held = window[:keep]
             self.finish(reason, stop_text)
+        else:
+            keep = max(len(window) - hold, 0)
+            self.held = window[keep:]
+            self.show(window[:keep])
 
     def show(self, text: str, ids: Sequence[int] | None = None) -> None:
         """Add text to what readers see, with the ids that spell it."""
@@ -215,21 +205,6 @@ class RemoteBranch:
             buffer.ids.extend(ids)
             buffer.pieces.append(text)
             self.request.events.append(Text(self.branch.index, text, tuple(ids)))
-
-    def cut(self, chars: int) -> None:
-        """Keep the first ``chars`` characters, as a new revision that the stop rules do not look at."""
-        old, text = self.branch.buffer, self.branch.text
-        typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
-        self.branch.buffer = Buffer(old.revision + 1, typed=typed)
-        self.tokens = round(self.tokens * chars / max(len(text), 1))
-        self.request.events.append(Cut(self.branch.index, 0, 0))
-        self.show(text[:chars])
-        self.let_text_be()
-
-    def let_text_be(self) -> None:
-        """Let the stop rules look at what follows only."""
-        self._floor = self.chars
-        self.look()
 
     # ---- the end
 
@@ -243,33 +218,33 @@ class RemoteBranch:
     ) -> None:  # fmt: skip
         """End the branch; its text stays, and nothing that still comes for it is looked at."""
         branch = self.branch
-        self.show_held()
-        self.leave()
+        self._show_held()
+        self._leave()
         branch.error, branch.finish_reason, branch.stop_text = error, reason, stop_text
         branch.state = BranchState.DONE if error is None else BranchState.FAILED
         words, ids = None if error is None else error.words, len(branch.buffer.ids)
         self.request.events.append(Finished(branch.index, reason, ids, stop_text, problem=words))
-
-    def show_held(self) -> None:
-        held, self.held = self.held, ""
-        self.show(held)
 
     def fail(self, error: EngineError) -> None:
         """End the branch with an error if it has not ended."""
         if self.branch.live:
             self.finish(FinishReason.ERROR, error=error)
 
-    def leave(self) -> None:
+    def _show_held(self) -> None:
+        held, self.held = self.held, ""
+        self.show(held)
+
+    def _leave(self) -> None:
         """Let go of the answer that writes the branch; with the last of them its connection is closed."""
         answer, self.answer = self.answer, None
         others = any(each.answer is answer for each in self.request.branches)
         if answer is not None and not others and answer is not asyncio.current_task():
             answer.cancel()
 
-    def ask_again(self) -> None:
+    def _ask_again(self) -> None:
         """Let the branch be asked for, from the text that is shown."""
         branch = self.branch
-        self.leave()
+        self._leave()
         self.failures = 0
         branch.finish_reason = branch.stop_text = branch.error = None
         self.set_state(BranchState.WAITING)
@@ -291,7 +266,7 @@ class RemoteBranch:
     ) -> None:  # fmt: skip
         branch = self.branch
         branch.sampling = sampling or branch.sampling
-        self._begin_attempt(0, seed, stop or branch.stop_rule)
+        self._back_to(0, seed, stop or branch.stop_rule)
         branch.started_at = branch.changed_at = 0.0
         self.begin(begin)
 
@@ -303,22 +278,27 @@ class RemoteBranch:
             kept = max(self.chars - chars, 0)
         else:
             kept = last_sentence_start(branch.text, sentences or 0)
-        self._begin_attempt(kept, seed, branch.stop_rule)
+        self._back_to(kept, seed, branch.stop_rule)
 
-    def _begin_attempt(self, chars: int, seed: int | None, stop: Stop) -> None:
-        branch = self.branch
-        branch.seed = derive_seed(branch.seed, branch.buffer.revision + 1) % SEEDS if seed is None else seed
-        self.leave()
-        self.cut(chars)
+    def _back_to(self, chars: int, seed: int | None, stop: Stop) -> None:
+        """Go on from the first ``chars`` characters, at which the stop rules do not look."""
+        branch, old, text = self.branch, self.branch.buffer, self.branch.text
+        branch.seed = derive_seed(branch.seed, old.revision + 1) % SEEDS if seed is None else seed
+        self._leave()
+        typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
+        branch.buffer = Buffer(old.revision + 1, typed=typed)
+        self.tokens = round(self.tokens * chars / max(len(text), 1))
+        self.request.events.append(Cut(branch.index, 0, 0))
+        self.show(text[:chars])
+        self._floor = self.chars
         self.apply_stop(stop)
-        self.ask_again()
+        self._ask_again()
 
     def begin(self, ids: Sequence[int]) -> None:
         """Begin the text with ``ids``; the rule's number of tokens comes after them."""
         if ids:
             self.show(decode(ids), ids)
-            self.tokens = len(ids)
-            self.let_text_be()
+            self.tokens, self._floor = len(ids), self.chars
             self.apply_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
 
     def take_up(self, take: Take) -> None:
@@ -331,29 +311,30 @@ class RemoteBranch:
         branch = self.branch
         if branch.live and stop is None:
             return
+        if not branch.live:
+            self._floor = self.chars
         if isinstance(stop, Stop):
             self.apply_stop(stop)
         else:
             self.apply_stop(branch.stop_rule, branch.stop_rule.max_tokens if stop is None else stop)
         if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
             self.min_tokens = max(self.min_tokens, self.tokens + BEYOND_THE_END)
-        if not branch.live:
-            self.let_text_be()
-        self.ask_again()
+        self._ask_again()
 
     def append(self, text: str, go_on: bool) -> None:
         branch, live = self.branch, self.branch.live
         if not text:
             return
-        self.leave()
-        self.show_held()
-        if go_on and not live:
-            self.apply_stop(branch.stop_rule, branch.stop_rule.max_tokens)
+        self._leave()
+        self._show_held()
         branch.buffer.typed.append((self.chars, self.chars + len(text)))  # first, so that no reader misses it
         self.show(text)
-        self.let_text_be()
+        self._floor = self.chars
+        if go_on and not live:
+            self.apply_stop(branch.stop_rule, branch.stop_rule.max_tokens)
+        self.look()
         if go_on or live:
-            self.ask_again()
+            self._ask_again()
 
     def change(self, sampling: Sampling | None, stop: Stop | None = None) -> None:
         if sampling is not None:
@@ -362,9 +343,9 @@ class RemoteBranch:
         if stop is not None:
             self.apply_stop(stop)
         if self.branch.live:
-            self.ask_again()
+            self._ask_again()
 
     def set_prompt(self, prompt: Sequence[int]) -> None:
         self.base = prompt or self.request.generation.prompt_ids
         if self.branch.live:
-            self.ask_again()
+            self._ask_again()

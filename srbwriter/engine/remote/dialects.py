@@ -15,7 +15,7 @@ import msgspec
 from .. import limits
 from ..backend import WITHOUT_CACHE
 from ..capabilities import Capabilities
-from ..parameters import PARAMETERS, read_schema, spelled
+from ..parameters import OF_SAMPLING, read_schema, spelled
 from ..types import FinishReason, InvalidRequest, ModelInfo, RemoteError
 from .transport import IS_IT_AN_ENGINE, Transport, own_words, unreadable
 from .vocabulary import FINGERPRINT, SIZE
@@ -32,9 +32,11 @@ _ENDS: Mapping[str, FinishReason] = {
     "stop": FinishReason.EOG, "eos": FinishReason.EOG, "word": FinishReason.EOG,
     "length": FinishReason.LENGTH, "limit": FinishReason.LENGTH,
 }  # fmt: skip
-_SAMPLING = frozenset(row.field for row in PARAMETERS if row.record == "sampling") - {"logit_bias"}
+_SAMPLING = frozenset(row.field for row in OF_SAMPLING) - {"logit_bias"}
 """What can be said without token ids."""
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
+_CONSTRAINTS: Mapping[str, str] = {"grammar": "grammar", "json_schema": "json", "regex": "regex"}
+"""vLLM's names."""
 _HERE = (
     "token_ids", "logit_bias", "without", "logprobs", "next_logprobs", "next_ids", "prompt_logprobs",
     "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "penalty_prompt", "max_seconds",
@@ -99,9 +101,8 @@ class Dialect:
         """Set what is known of the model, with as large a window as it and the options allow."""
         where, window = self.transport.where, min(self.transport.options.n_ctx or n_ctx, n_ctx)
         self.info = ModelInfo(
-            path=where, device=where, name=name, description="", architecture="", n_params=0, size=0,
-            n_embd=0, n_ctx_train=n_ctx, n_ctx=window, n_vocab=SIZE, vocab=FINGERPRINT,
-            chat_template=chat_template, metadata={},
+            where, name, device=where, n_ctx_train=n_ctx, n_ctx=window, n_vocab=SIZE, vocab=FINGERPRINT,
+            chat_template=chat_template,
         )  # fmt: skip
 
     def lines(self) -> list[str]:
@@ -134,16 +135,12 @@ class Dialect:
         """
         sampling, penalties = branches[0].branch.sampling, ("frequency_penalty", "presence_penalty")
         return {
-            "model": self.model,
-            "prompt": text,
-            "stream": True,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": _UNLIMITED if most is None else most,
-            "seed": branches[0].next_seed,
+            "model": self.model, "prompt": text, "stream": True,
+            "temperature": sampling.temperature, "top_p": sampling.top_p,
+            "max_tokens": _UNLIMITED if most is None else most, "seed": branches[0].next_seed,
             **({"n": len(branches)} if len(branches) > 1 else {}),
             **{name: value for name in penalties if (value := getattr(sampling, name))},
-        }
+        }  # fmt: skip
 
     def parse(self, data: bytes) -> Sequence[Tokens]:
         """Parse the data of one event. Raises RemoteError for garbage, and for an error that it reports."""
@@ -161,12 +158,12 @@ class Dialect:
         choices: list[_Choice] = event.choices
         numbers = [choice.index for choice in choices]
         if len(set(numbers)) < len(numbers):
-            problem = f"the server is faulty: it sends words for a branch twice at once ({numbers})"
-            raise RemoteError(self.transport.where, problem, again=False)
-        return [
-            Tokens(each.index, each.text or "", _end(each.finish_reason) if each.finish_reason else None)
-            for each in choices
-        ]
+            raise self.faulty(f"words for a branch twice at once ({numbers})")
+        return [Tokens(each.index, each.text or "", _end(each.finish_reason)) for each in choices]
+
+    def faulty(self, what: str) -> RemoteError:
+        """Return the error for words that are no branch's."""
+        return RemoteError(self.transport.where, f"the server is faulty: it sends {what}", again=False)
 
     async def apply_template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Return one prompt from chat messages."""
@@ -182,21 +179,16 @@ class VLLM(Dialect):
     """
 
     name, server, many, template = "vllm", "vLLM", 1, True
-    _constraints: Mapping[str, str] = {"grammar": "grammar", "json_schema": "json", "regex": "regex"}
-    lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n", *_constraints} | {"siblings"}
+    lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n", *_CONSTRAINTS} | {"siblings"}
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        sampling, request = branches[0].branch.sampling, branches[0].request.asked
+        first, request = branches[0].branch, branches[0].request.asked
         body = super().encode(text, branches, most, least)
-        body |= {theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()}
-        body |= {
-            "min_tokens": least,
-            "max_tokens": most,
-            "ignore_eos": branches[0].branch.stop_rule.ignore_eog,
-        }
+        body |= {theirs: getattr(first.sampling, ours) for ours, theirs in spelled("vllm").items()}
+        body |= {"min_tokens": least, "max_tokens": most, "ignore_eos": first.stop_rule.ignore_eog}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
-        known = {theirs: getattr(sampling, ours) for ours, theirs in self._constraints.items()}
+        known = {theirs: getattr(first.sampling, ours) for ours, theirs in _CONSTRAINTS.items()}
         if constraint := {name: value for name, value in known.items() if value}:
             body["structured_outputs"] = constraint
         return body
@@ -214,8 +206,8 @@ class VLLM(Dialect):
         return [int(token) for token in answer["tokens"]]
 
 
-def _end(reason: str) -> FinishReason:
-    return _ENDS.get(reason, FinishReason.ERROR)
+def _end(reason: str | None) -> FinishReason | None:
+    return _ENDS.get(reason, FinishReason.ERROR) if reason else None
 
 
 def _window_of(card: Mapping[str, Any]) -> int:
@@ -257,7 +249,7 @@ class LlamaCpp(Dialect):
 
     name, server, path = "llamacpp", "llama-server", "/completion"
     event = _Piece
-    lacks = frozenset({"regex", "infill", "banned_phrases", "min_tokens", "siblings"})
+    lacks = frozenset({"regex", "banned_phrases", "min_tokens", "siblings"})
 
     async def probe(self) -> None:
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
@@ -266,19 +258,17 @@ class LlamaCpp(Dialect):
         self.set_info(name, int(props["default_generation_settings"]["n_ctx"]), props.get("chat_template"))
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        sampling, n = branches[0].branch.sampling, len(branches)
-        # It knows no least number of tokens: without an end it writes at least as many.
-        ignore_eos = branches[0].branch.stop_rule.ignore_eog or (least > 0 and "min_tokens" in self.lacks)
+        first, sampling = branches[0], branches[0].branch.sampling
         window = min(_window_of(self.card) or limits.TOKENS, limits.TOKENS)
         body: dict[str, Any] = {
             "prompt": text,
             "stream": True,
             "return_progress": True,  # a sign of life while a long prompt is evaluated
             "n_predict": -1 if most is None else most,
-            "n_cmpl": n,
-            "seed": branches[0].next_seed,
-            # it knows no least number of tokens; without an end it writes more of them than are asked for
-            "ignore_eos": ignore_eos,
+            "n_cmpl": len(branches),
+            "seed": first.next_seed,
+            # It knows no least number of tokens: without an end it writes at least as many.
+            "ignore_eos": first.branch.stop_rule.ignore_eog or (least > 0 and "min_tokens" in self.lacks),
             **{name: getattr(sampling, name) for name in spelled("llamacpp")},
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers) or ["\n"],
         }
@@ -296,8 +286,7 @@ class LlamaCpp(Dialect):
     def read(self, event: Any) -> Sequence[Tokens]:
         if event.prompt_progress is not None:
             return ()
-        finish = _end(event.stop_type) if event.stop else None
-        return (Tokens(event.index, event.content, finish, event.error),)
+        return (Tokens(event.index, event.content, _end(event.stop_type * event.stop), event.error),)
 
 
 class Srb(LlamaCpp):
@@ -309,7 +298,7 @@ class Srb(LlamaCpp):
         first, n = branches[0], len(branches)
         sampling, request = first.branch.sampling, first.request.asked
         body = super().encode(text, branches, most, least)
-        body |= {"n": n, "min_tokens": least, "infill": sampling.infill, "stop": [], "after_any": []}
+        body |= {"n": n, "min_tokens": least, "stop": [], "after_any": []}
         body |= {"banned_phrases": list(sampling.banned_phrases), "regex": sampling.regex}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt

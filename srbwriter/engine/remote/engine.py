@@ -19,7 +19,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..backend import WithoutCache
-from ..checks import RequestChecks
+from ..capabilities import Capabilities
+from ..checks import Checks
 from ..ending import close_at_exit
 from ..generation import Command, Generation
 from ..parameters import notation, read_schema, validate
@@ -38,7 +39,6 @@ from ..types import (
     RemoteError,
     Request,
     Sampling,
-    StateChanged,
     Stop,
     for_each,
 )
@@ -52,28 +52,27 @@ from .vocabulary import SIZE, LetterVocabulary, decode
 log = logging.getLogger(__name__)
 
 _LOOK = 0.1  # seconds between looks at whether a connection is still wanted
-_PLAIN = Request(""), Sampling(), Stop()
+_PLAIN: Mapping[type, object] = {Request: Request(""), Sampling: Sampling(), Stop: Stop()}
 _SILENTLY = frozenset({"heal", "logprobs", "min_tokens", "ignore_eog"})
 """What may be missing in silence: clients that always ask for probabilities get none, texts may end early."""
 
 
-class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
+class RemoteEngine(LetterVocabulary, WithoutCache):
     """A connection. Make one with :meth:`connect`.
 
     Attributes:
         dialect: how the server is asked, and what it can do.
-        active: requests that are being written.
         generated: tokens that came, of all requests; ``prompt_tokens`` were sent.
         notices: problems that were told since a token came last.
     """
 
     dialect: Dialect
     info: ModelInfo
+    capabilities: Capabilities
+    n_ctx: int
 
     def __init__(self, options: RemoteOptions) -> None:
-        RequestChecks.__init__(self, SIZE, options.max_branches)
-        self.options, self.transport = options, Transport(options)
-        self.active: set[RemoteRequest] = set()
+        self.options, self.transport, self.max_branches = options, Transport(options), options.max_branches
         self.generated = self.prompt_tokens = 0
         self.notices: set[str] = set()
         self._numbers, self._drawn = itertools.count(1), itertools.count()
@@ -98,23 +97,20 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         engine = cls(options)
         engine._thread.start()
         try:
-            connecting = asyncio.run_coroutine_threadsafe(engine._connect(), engine._loop)
+            connecting = asyncio.run_coroutine_threadsafe(connect(engine.transport), engine._loop)
             while not wait((connecting,), _LOOK).done:
                 if on_progress is not None and not on_progress(0.0):
                     raise Cancelled(f"connecting to {options.url} was stopped")
-            connecting.result()
+            engine.dialect = dialect = connecting.result()
         except BaseException:
             engine.close()
             raise
+        engine.info, engine.n_ctx = dialect.info, dialect.info.n_ctx
+        engine.capabilities = dialect.capabilities
         close_at_exit(engine)
-        for line in engine.dialect.lines():
+        for line in dialect.lines():
             log.info("%s", line)
         return engine
-
-    async def _connect(self) -> None:
-        self.dialect = await connect(self.transport)
-        self.capabilities, self.info = self.dialect.capabilities, self.dialect.info
-        self.n_ctx = self.info.n_ctx
 
     def _run(self) -> None:
         try:
@@ -147,6 +143,10 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         for generation in list(self._generations):
             generation.abandon(EngineClosed("the engine was closed"))
 
+    def _check_open(self) -> None:
+        if self._closing:
+            raise EngineClosed("the engine was closed")
+
     def __enter__(self) -> RemoteEngine:
         return self
 
@@ -164,7 +164,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         Raises InvalidRequest, LimitExceeded, NotSupported for what the other side cannot do, ContextOverflow.
         """
         self._check_open()
-        self.check_request(request)
+        self._checks.check_request(request)
         ids = token_ids(self, "prompt", request.prompt, request.parse_special)
         fitted = tuple(fit(ids, request, self.n_ctx))
         generation = Generation(next(self._numbers), request, self._post)
@@ -188,10 +188,9 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
 
     def stats(self) -> EngineStats:
         """Return the counters; of the server, what its answers say."""
-        branches = [each.branch for request in list(self.active) for each in request.branches]
         return EngineStats(
             prompt_tokens=self.prompt_tokens, generated_tokens=self.generated, total_cells=self.n_ctx,
-            live_branches=sum(branch.live for branch in branches),
+            live_branches=sum(branch.live for each in list(self._generations) for branch in each.branches),
         )  # fmt: skip
 
     def apply_template(
@@ -211,44 +210,32 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
 
     # ---- checks
 
-    def check_request(self, request: Request) -> None:
-        super().check_request(request)
-        self._refuse_lacking(request, _PLAIN[0])
-        self.capabilities.require("look_ahead", request.priority is Priority.BACKGROUND)
+    @property
+    def _checks(self) -> Checks:
+        return Checks(SIZE, self.max_branches, self._check_rules)
 
-    def check_command(self, command: Command) -> None:
-        super().check_command(command)
-        self.capabilities.require("pause", command.verb == "pause")
-        if command.verb in ("reroll", "add_branch"):
-            self.capabilities.require("without", bool(command.args[-1]))
-            self.check_ids(command.args[-2])
-
-    def check_sampling(self, sampling: Any, request: Request) -> None:
-        super().check_sampling(sampling, request)
-        validate(sampling)
-        if sampling.json_schema:
-            read_schema(sampling.json_schema)
-        self._refuse_lacking(sampling, _PLAIN[1])
-
-    def check_stop(self, stop: Any) -> None:
-        super().check_stop(stop)
-        self._refuse_lacking(stop, _PLAIN[2])
-
-    def _refuse_lacking(self, asked: object, plain: object) -> None:
+    def _check_rules(self, request: Request, samplings: Sequence[Sampling], stops: Sequence[Stop]) -> None:
         """Raise NotSupported for the first field that the server lacks, unless it has its default."""
-        for name, reason in self.capabilities.missing.items():
-            if name not in _SILENTLY and getattr(asked, name, None) != getattr(plain, name, None):
-                raise NotSupported(reason)
-
-    def _check_open(self) -> None:
-        if self._closing:
-            raise EngineClosed("the engine was closed")
+        for sampling in samplings:
+            validate(sampling)
+            if sampling.json_schema:
+                read_schema(sampling.json_schema)
+        for asked in (request, *samplings, *stops):
+            for name, reason in self.capabilities.missing.items():
+                plain = getattr(_PLAIN[type(asked)], name, None)
+                if name not in _SILENTLY and getattr(asked, name, None) != plain:
+                    raise NotSupported(reason)
+        self.capabilities.require("look_ahead", request.priority is Priority.BACKGROUND)
 
     # ---- verbs, on the loop
 
     def _post(self, command: Command) -> None:
         """Hand a verb to the loop. Raises InvalidRequest, NotSupported for one that cannot be carried out."""
-        self.check_command(command)
+        self._checks.check_command(command)
+        self.capabilities.require("pause", command.verb == "pause")
+        if command.verb in ("reroll", "add_branch"):
+            self.capabilities.require("without", bool(command.args[-1]))
+            self.check_ids(command.args[-2])
         try:
             self._check_open()
             self._loop.call_soon_threadsafe(self._obey, command)
@@ -267,23 +254,21 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
 
     def _write(self, request: RemoteRequest) -> None:
         """Ask for every branch of a request that waits; those that differ only in their seeds together."""
-        groups: list[list[RemoteBranch]] = []
-        equal: dict[Any, list[RemoteBranch]] = {}
-        for each in request.branches:
-            if each.branch.state is not BranchState.WAITING or each.answer is not None:
-                continue
+
+        def alike(each: RemoteBranch) -> Any:
+            if not each.at_prompt:
+                return each.branch.index
+            branch, seed = each.branch, each.next_seed - each.branch.index
+            sampling = replace(branch.sampling, seed=None)
+            return sampling, each.left, each.min_tokens, branch.stop_rule.ignore_eog, seed
+
+        waits = [b for b in request.branches if b.branch.state is BranchState.WAITING and b.answer is None]
+        for each in waits:
             if each.left == 0:
                 each.finish(FinishReason.LENGTH)
-                continue
-            rule = each.branch.stop_rule
-            key = replace(each.branch.sampling, seed=None), each.left, each.min_tokens, rule.ignore_eog
-            group = equal.get(key) if each.at_prompt else None
-            full = group is None or len(group) >= self.dialect.many
-            if group is None or full or each.next_seed != group[-1].next_seed + 1:
-                group = equal[key] = []
-                groups.append(group)
-            group.append(each)
-        (self.active.add if request.live else self.active.discard)(request)
+        equal = [list(them) for _, them in itertools.groupby((b for b in waits if b.branch.live), alike)]
+        many = self.dialect.many
+        groups = [them[k : k + many] for them in equal for k in range(0, len(them), many)]
         for group in groups:
             task = self._loop.create_task(self._write_branches(request, group))
             for each in group:
@@ -294,20 +279,26 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
 
     async def _write_branches(self, request: RemoteRequest, group: Sequence[RemoteBranch]) -> None:
         """Write equal branches; where the answer breaks off, hand those back that are not at their end."""
-        task = asyncio.current_task()
+        task, error = asyncio.current_task(), RemoteError(self.transport.where, "the answer ended too soon")
         branches = [each for each in group if each.answer is task]  # numbered as the server numbers them
         try:
             if branches:
                 await self._stream(request, branches)
-            if any(each.answer is task for each in branches):
-                raise RemoteError(self.transport.where, "the answer ended before its time")
-        except RemoteError as error:
-            await self._break_off(request, [each for each in branches if each.answer is task], error)
-        except Exception as error:  # a defect of ours, or an answer that nobody expected
+        except RemoteError as failure:
+            error = failure
+        except Exception as failure:  # a defect of ours, or an answer that nobody expected
             log.exception("a request elsewhere failed")
-            for each in branches:
+            for each in (each for each in branches if each.answer is task):
+                each.fail(EngineError(f"{self.dialect.server}: {failure!r}"))
+        if broken := [each for each in branches if each.answer is task]:
+            log.warning("request %d: %s", request.generation.number, error)
+            attempt = max(self._break_off(each, error) for each in broken)
+            request.publish()
+            if attempt:
+                await self._wait_before(attempt, error)
+            for each in broken:
                 if each.answer is task:
-                    each.fail(EngineError(f"{self.dialect.server}: {error!r}"))
+                    each.answer = None
         self._write(request)
         request.publish()
 
@@ -316,29 +307,26 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         first, dialect, task = branches[0], self.dialect, asyncio.current_task()
         path_ids = [*first.base, *first.branch.buffer.ids]
         if len(path_ids) >= self.n_ctx:
-            if request.asked.overflow != "shift":
-                for each in branches:
-                    each.finish(FinishReason.CONTEXT)
-                return
-            path_ids, request.generation.truncated = fit(path_ids, request.asked, self.n_ctx), True
+            for each in branches:
+                each.finish(FinishReason.CONTEXT)
+            return
         self.prompt_tokens += len(path_ids)
         least, most = max(first.min_tokens - first.tokens, 0), first.left
         least = least if most is None else min(least, most)
         body = dialect.encode(decode(path_ids), branches, most, least)
-        ended = 0
         for each in branches:
             each.set_state(BranchState.PROMPT)
         request.publish()
+        ended = 0
         async with aclosing(self.transport.events(dialect.path, body)) as batches:
             async for batch in batches:
                 for event in (event for data in batch for event in dialect.parse(data)):
                     if not 0 <= event.branch < len(branches):
-                        problem = f"it sends words for branch {event.branch} of {len(branches)}"
-                        raise RemoteError(
-                            self.transport.where, f"the server is faulty: {problem}", again=False
-                        )
+                        raise dialect.faulty(f"words for branch {event.branch} of {len(branches)}")
                     branch = branches[event.branch]
-                    if event.text and branch.answer is task:
+                    if branch.answer is not task:  # a verb has taken it away, or it is at its end
+                        continue
+                    if event.text:
                         self.generated += 1
                         self.notices.clear()
                         branch.receive(event.text)
@@ -354,34 +342,32 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
                 if ended < len(branches) and not any(each.answer is task for each in branches):
                     break  # which closes the connection, and ends there what nobody wants any more
 
-    async def _break_off(
-        self, request: RemoteRequest, branches: Sequence[RemoteBranch], error: RemoteError
-    ) -> None:
-        """Hand each branch back after a while, to continue from what it has; or let it fail."""
-        where, options = self.transport.where, self.options
-        log.warning("request %d: %s", request.generation.number, error)
-        for each in branches:
-            each.failures += 1
-            problem, again = error.problem, error.again and each.failures <= options.retries
-            if notation(each.branch.sampling) and each.branch.buffer.ids:
-                problem, again = f"{problem}; a constraint cannot go on in the middle", False
-            if again:
-                each.branch.error = RemoteError(where, f"{problem}; trying again")
-                each.branch.state = BranchState.WAITING  # the event comes also where it waited before
-                request.events.append(StateChanged(each.branch.index, BranchState.WAITING))
-            else:
-                problem += f" ({each.failures} attempts)" if each.failures > 1 else ""
-                status, field = error.status, error.field
-                each.fail(RemoteError(where, problem, again=False, status=status, field=field))
-        request.publish()
-        attempt = max((each.failures for each in branches if each.branch.live), default=0)
-        if attempt:
-            wait = min(options.first_wait * 2 ** (attempt - 1), options.longest_wait) if attempt > 1 else 0.0
-            wait = max(wait, error.wait)
-            if (notice := f"{error.problem} {attempt}") not in self.notices:
-                self.notices.add(notice)  # once for all branches that it befalls
-                self.transport.notify(error, wait, attempt, options.retries)
-            await asyncio.sleep(wait)
-        for each in branches:
-            if each.answer is asyncio.current_task():
-                each.answer = None
+    def _break_off(self, each: RemoteBranch, error: RemoteError) -> int:
+        """Let a branch continue later from what it has, or fail. Return the attempts so far; 0: it failed."""
+        each.failures += 1
+        problem, again = error.problem, error.again and each.failures <= self.options.retries
+        if notation(each.branch.sampling) and each.branch.buffer.ids:
+            problem, again = f"{problem}; a constraint cannot go on in the middle", False
+        if again:
+            each.branch.error = RemoteError(error.where, f"{problem}; trying again")
+            each.set_state(BranchState.WAITING)
+            return each.failures
+        problem += f" ({each.failures} attempts)" if each.failures > 1 else ""
+        each.fail(RemoteError(error.where, problem, again=False, status=error.status, field=error.field))
+        return 0
+
+    async def _wait_before(self, attempt: int, error: RemoteError) -> None:
+        """Tell the caller when the next attempt follows, once for all branches that wait, and wait for it."""
+        options, wait = self.options, error.wait
+        if attempt > 1:
+            wait = max(wait, min(options.first_wait * 2 ** (attempt - 1), options.longest_wait))
+        if (notice := f"{error.problem} {attempt}") not in self.notices and options.notify is not None:
+            self.notices.add(notice)
+            when, problem = f"in {wait:.3g} s" if wait else "now", error.problem.partition(";")[0]
+            try:
+                options.notify(
+                    f"{error.where}: {problem}. Trying again {when} ({attempt} of {options.retries})."
+                )
+            except Exception as failure:  # nobody waits for it here, and a branch must not
+                log.warning("a function that is told of failed attempts failed itself: %r", failure)
+        await asyncio.sleep(wait)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from srbwriter.addresses import normal_address
@@ -12,7 +12,7 @@ from ..loader import EngineLoader
 from ..types import DEFAULT_MAX_BRANCHES, InvalidRequest
 
 if TYPE_CHECKING:
-    from ..backend import Backend
+    from .engine import RemoteEngine
 
 DialectName: TypeAlias = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 
@@ -39,26 +39,15 @@ class RemoteOptions:
     """Called on the engine's thread with a sentence about each attempt that failed and the next one."""
 
 
-class RemoteLoader(EngineLoader):
-    """Connects on a daemon thread, as a local model is loaded."""
+def RemoteLoader(options: RemoteOptions) -> EngineLoader:  # noqa: N802 - a class until 0.5
+    """Return a loader that connects on a daemon thread, as a local model is loaded."""
 
-    def __init__(self, options: RemoteOptions) -> None:
-        def connect(path: Any, engine_options: Any, /, *, on_progress: Callable[[float], bool]) -> Backend:
-            from .engine import RemoteEngine  # brings httpx along
+    def connect(_path: Any, _options: Any, /, *, on_progress: Callable[[float], bool]) -> RemoteEngine:
+        from .engine import RemoteEngine  # brings httpx along
 
-            return RemoteEngine.connect(options, on_progress)
+        return RemoteEngine.connect(options, on_progress)
 
-        self._remote = options
-        super().__init__(shown(options.url), None, connect)
-
-    @property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The name of the model, or else its address."""
-        engine = self.engine
-        return engine.info.name if engine is not None else self._remote.model or self.place
-
-    def again(self) -> RemoteLoader:
-        return RemoteLoader(replace(self._remote))
+    return EngineLoader(shown(options.url), None, connect, name=options.model or shown(options.url))
 
 
 def address(url: str) -> str:

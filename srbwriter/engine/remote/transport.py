@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
 import re
-import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 from urllib.parse import urljoin
 
 import httpx
@@ -21,7 +18,6 @@ from srbwriter.version import __version__
 from ..types import RemoteError
 from .options import RemoteOptions, address, shown
 
-log = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line for every request
 
 IS_IT_AN_ENGINE = "is the address that of an engine, with the right port and path?"
@@ -30,6 +26,7 @@ _MOST = 16 << 20  # bytes of one event: more than any answer has
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
 _NO_EVENT = re.compile(r"data:|(event|id|retry)?:[^\ufffd]*$|\r?$")
+_OWN_WORDS = re.compile(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)+")')
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """HTTP statuses after which another attempt may succeed."""
 _CURES: Mapping[int, str] = {
@@ -61,6 +58,7 @@ class Transport:
             timeout=httpx.Timeout(options.silent_seconds, connect=options.connect_seconds, pool=None),
             limits=httpx.Limits(max_connections=options.max_requests, keepalive_expiry=60.0),
         )
+        self.close = self._client.aclose
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of an answer. Raises RemoteError."""
@@ -108,52 +106,29 @@ class Transport:
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(self.where, error) from error
 
-    def notify(self, error: RemoteError, wait: float, attempt: int, most: int) -> None:
-        """Tell the caller of an attempt that failed, and when the next one follows."""
-        when = f"in {wait:.3g} s" if wait else "now"
-        problem = error.problem.partition(";")[0]
-        try:
-            if self.options.notify is not None:
-                self.options.notify(f"{self.where}: {problem}. Trying again {when} ({attempt} of {most}).")
-        except Exception as failure:  # nobody waits for it here, and a branch must not
-            log.warning("a function that is told of failed attempts failed itself: %r", failure)
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
 
 # ---- errors
 
 
 def _lost(where: str, error: Exception) -> RemoteError:
     """Return the error for a failure below HTTP."""
-    words, again = str(error), True
+    words = str(error) or type(error).__name__
     match error:
         case httpx.ConnectTimeout():
             problem = "it does not answer; is the address right?"
         case httpx.ReadTimeout() | httpx.WriteTimeout():
             problem = "it has said nothing for too long"
         case httpx.ConnectError() if "CERTIFICATE" in words.upper():
-            again, problem = False, (
+            problem = (
                 f"its certificate is not trusted ({words}); name the file of its authority "
                 "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify"
-            )  # fmt: skip
+            )
+            return RemoteError(where, problem, again=False)
         case httpx.ConnectError():
-            problem = f"no connection ({_reason(error)}); is the server running?"
+            problem = f"no connection ({words}); is the server running?"
         case _:
-            problem = f"the connection was lost ({_reason(error)})"
-    return RemoteError(where, problem, again=again)
-
-
-def _reason(error: BaseException) -> str:
-    """Return why a connection failed in the system's words, if it has some."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno:
-            return os.strerror(cause.errno).lower() if cause.errno > 0 else "no machine has that name"
-        tried: tuple[BaseException, ...] = getattr(cause, "exceptions", ())  # one for each of its addresses
-        cause = tried[0] if tried else cause.__cause__ or cause.__context__
-    return str(error) or type(error).__name__
+            problem = f"the connection was lost ({words})"
+    return RemoteError(where, problem)
 
 
 def _refusal(where: str, path: str, response: httpx.Response, body: bytes) -> RemoteError:
@@ -168,9 +143,9 @@ def _refusal(where: str, path: str, response: httpx.Response, body: bytes) -> Re
     elif status >= 500:
         words = f"it failed ({words})"
     else:
-        with contextlib.suppress(ValueError, TypeError, KeyError):
+        with suppress(ValueError, TypeError, KeyError):
             field = str(json.loads(body)["error"]["param"] or "")
-    with contextlib.suppress(ValueError):  # a date: nobody who serves a model sends one
+    with suppress(ValueError):  # a date: nobody who serves a model sends one
         wait = max(0.0, min(float(headers.get("retry-after", "")), _LONGEST_WAIT))
     return RemoteError(where, words, again=status in _AGAIN, wait=wait, status=status, field=field)
 
@@ -184,17 +159,9 @@ def unreadable(where: str, data: bytes) -> RemoteError:
 
 
 def own_words(body: bytes) -> str:
-    """Return the message in an error's body, from the first usual place that has one."""
-    found: Any = body[: 1 << 16].decode("utf-8", "replace").strip()
-    if "<html" in found.lower():
-        return ""
-    with contextlib.suppress(ValueError):
-        found = json.loads(found)
-    while isinstance(found, list | dict):
-        values: Any = cast("Any", found)
-        names = ("error", "message", "msg", "detail")
-        if isinstance(found, list):
-            found = values[0] if values else ""
-        else:
-            found = next((values[name] for name in names if values.get(name)), "")
-    return re.sub(r"\s+", " ", found)[:_LONGEST] if isinstance(found, str) else ""
+    """Return the message in an error's body, or a body of plain words; "" for any other."""
+    text = body[: 1 << 16].decode("utf-8", "replace").strip()
+    if (match := _OWN_WORDS.search(text)) is not None:
+        with suppress(ValueError):
+            text = str(json.loads(match[1], strict=False))
+    return "" if text[:1] in "<{[" else " ".join(text.split())[:_LONGEST]

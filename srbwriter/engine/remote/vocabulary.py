@@ -7,7 +7,7 @@ characters, so text becomes ids and ids become text without loss, in any program
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ..limits import check_ids, check_prompt
 from ..types import InvalidRequest
@@ -50,7 +50,7 @@ def piece(token: int) -> str:
 
 
 class LetterVocabulary:
-    """The same ids for every model; it has no control tokens."""
+    """The same ids for every model; it has no control tokens. Methods raise InvalidRequest for other ids."""
 
     fingerprint = FINGERPRINT
     bos: int | None = None
@@ -66,18 +66,15 @@ class LetterVocabulary:
     def tokenize_continuation(self, text: str) -> list[int]:
         return self.tokenize(text)
 
-    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
-        """Return the text of ``ids``. Raises InvalidRequest."""
-        check_ids("prompt", tuple(ids), SIZE)
-        return decode(ids)
+    def detokenize(self, ids: Iterable[int], special: bool = False) -> str:
+        return b"".join(self.pieces(ids)).decode()
 
     def check_ids(self, ids: Iterable[int]) -> None:
-        """Raise InvalidRequest for a number that is no id."""
-        self.detokenize(tuple(ids))
+        self.pieces(ids)
 
-    def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Return what each id adds to a text. Raises InvalidRequest."""
-        self.check_ids(ids)
+    def pieces(self, ids: Iterable[int]) -> list[bytes]:
+        """Return what each id adds to a text."""
+        check_ids("prompt", ids := tuple(ids), SIZE)
         return [piece(token).encode() for token in ids]
 
     def token_bytes(self, token: int) -> bytes:

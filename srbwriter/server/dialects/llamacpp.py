@@ -6,9 +6,7 @@ https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, 
 
 from __future__ import annotations
 
-import asyncio
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -18,11 +16,9 @@ from starlette.responses import Response
 from srbwriter.engine.limits import check_range
 from srbwriter.engine.types import (
     ONLY_READ,
-    EngineError,
     EngineStats,
     Finished,
     FinishReason,
-    InvalidRequest,
     Request,
 )
 
@@ -42,12 +38,11 @@ from ..answer import (
     token_object,
     token_text,
 )
-from ..auth import BARE_NAME, session_file
 from ..body import Body, read_request, with_prompt
-from ..errors import ApiError, as_api_error, bad
+from ..errors import ApiError, bad
 from ..http import Call, Dialect, Row, json_response
 from ..prompts import SystemPrompt, fill, read_chat, read_ids, read_mixed, read_prompts, refuse_media
-from ..registry import Slot
+from ..registry import Record
 from ..run import FINGERPRINT, Services
 from .openai import CHAT, EMBEDDINGS, native_embeddings
 
@@ -111,14 +106,7 @@ async def infill(call: Call) -> Response:
         engine.capabilities.require("gap_filling")
         request, answer = _read_common(body, call.services)
         prefix, suffix = body.need_text("input_prefix"), body.need_text("input_suffix")
-        files: list[tuple[str, str]] = []
-        extra = body.raw("input_extra")
-        for item in cast("list[Any]", extra if isinstance(extra, list) else [] if extra is None else [None]):
-            entry = Body(cast("dict[str, Any]", item) if isinstance(item, dict) else {})
-            if not isinstance(entry.raw("text"), str):
-                raise bad("input_extra", "expected objects with text and perhaps filename")
-            files.append((entry.text("filename"), entry.text("text")))
-        ids = fill(engine, prefix + body.text("prompt"), suffix, files)
+        ids = fill(engine, prefix + body.text("prompt"), suffix)
         return [with_prompt(request, ids, add_bos=True)], answer
 
     return await _reply(call, *await call.work(read))
@@ -130,17 +118,28 @@ async def _reply(call: Call, requests: Sequence[Request], answer: CompletionAnsw
     number = body.integer(name, -1)
     number = max(number, -1) if name == "slot_id" else number  # older clients send any negative number
     check_range(name, number, -1, services.max_n - 1)
-    return await call.reply(requests, answer, slot=number)
+    answer.slot = number
+    return await call.reply(requests, answer)
 
 
 class CompletionAnswer(Answer):
-    """One object for each branch; or chunks with content, then a final object for each; no ``[DONE]``."""
+    """One object for each branch; or chunks with content, then a final object for each; no ``[DONE]``.
+
+    Its branches have slots from ``slot`` on, if that is not -1.
+    """
+
+    slot = -1
 
     def __init__(self, body: Body, services: Services, request: Request) -> None:
         super().__init__(body, services, request)
         self.return_tokens, self.fields = body.flag("return_tokens"), body.texts("response_fields")
         self._counts: dict[int, int] = {}
         self._prompts: dict[int, str] = {}
+
+    def begin(self, record: Record) -> None:
+        super().begin(record)
+        if self.slot >= 0:
+            record.slots = [(self.slot + index) % self.services.max_n for index in range(len(record.slots))]
 
     def answer(self) -> Any:
         results = [self._result(index) for index in range(len(self.record.branches))]
@@ -295,13 +294,9 @@ async def apply_template(call: Call) -> dict[str, str]:
 # ---- slots
 
 
-def _need_slots(call: Call) -> None:
+def slots(call: Call) -> list[dict[str, Any]]:
     if not call.settings.slots:
         raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
-
-
-def slots(call: Call) -> list[dict[str, Any]]:
-    _need_slots(call)
     busy = call.services.busy_branches()
     if busy == call.services.max_n and call.switch("fail_on_no_slot"):
         raise ApiError(503, "no slot available", headers={"Retry-After": "1"})
@@ -314,79 +309,31 @@ _OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "banned_phrases
 def _slot_objects(call: Call, busy: int) -> list[dict[str, Any]]:
     """Return the state of every slot in numbers, without any text.
 
-    Idle slots are shown as busy for branches that have none, such as the terminal's.
+    Free slots are shown as busy for branches that have none, such as the terminal's.
     """
-    engine, all_slots = call.engine, call.services.registry.slots(call.services.max_n)
-    others = busy - sum(slot.busy for slot in all_slots)
+    engine, most, taken = call.engine, call.services.max_n, call.services.registry.busy_slots()
     settings = settings_object(engine, read_request(Body({}), call.services), {})
     params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
+    free = [number for number in range(most) if number not in taken]
+    lent = free[: max(busy - len(taken), 0)]
     objects: list[dict[str, Any]] = []
-    for slot in all_slots:
-        branch, busy_now = slot.branch, slot.busy
-        lent = not busy_now and others > 0
-        others -= lent
-        value: dict[str, Any] = {
-            "id": slot.id, "n_ctx": engine.n_ctx, "speculative": False, "is_processing": busy_now or lent,
-        }  # fmt: skip
-        if branch is not None and not lent:
-            limit, written = branch.stop_rule.max_tokens, len(branch.ids)
-            next_token = {
-                "has_next_token": busy_now,
-                "has_new_line": "\n" in branch.text,
-                "n_remain": max(0, limit - written) if busy_now and limit is not None else -1,
-                "n_decoded": written if busy_now else 0,
-            }
-            value |= {
-                "id_task": branch.generation.number,
-                "n_prompt_tokens": len(branch.generation.prompt_ids),
-                "params": params,
-                "next_token": [next_token],
-            }
-        objects.append(value)
+    for number in range(most):
+        branch = taken.get(number)
+        limit, written = (None, 0) if branch is None else (branch.stop_rule.max_tokens, len(branch.ids))
+        next_token = {
+            "has_next_token": branch is not None,
+            "has_new_line": branch is not None and "\n" in branch.text,
+            "n_remain": -1 if limit is None else max(0, limit - written),
+            "n_decoded": written,
+        }
+        objects.append({
+            "id": number, "n_ctx": engine.n_ctx, "speculative": False,
+            "is_processing": branch is not None or number in lent,
+            "id_task": -1 if branch is None else branch.generation.number,
+            "n_prompt_tokens": 0 if branch is None else len(branch.generation.prompt_ids),
+            "params": params, "next_token": [next_token],
+        })  # fmt: skip
     return objects
-
-
-async def slot_action(call: Call) -> dict[str, Any]:
-    """Erase the tokens of a slot, save them to a file, or restore them from one."""
-    _need_slots(call)
-    services, engine, client = call.services, call.engine, call.client
-    number, action, name = call.path["slot"], call.query.get("action", ""), call.body.text("filename")
-    if not number.isdecimal() or len(number) > 6 or int(number) >= services.max_n:
-        raise ApiError(400, "Invalid slot ID", field="id_slot")
-    slot = services.registry.slots(services.max_n)[int(number)]
-    if slot.client and not (client.admin or slot.client == client.name):
-        raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
-    if action == "erase":
-        services.registry.set_slot(Slot(slot.id))
-        return {"id_slot": slot.id, "n_erased": len(slot.ids)}
-    if action not in ("save", "restore"):
-        raise ApiError(400, "Invalid action", field="action")
-    if call.settings.slot_save_path is None:
-        raise ApiError(501, "This server does not support slots actions. Start it with `--slot-save-path`")
-    if not BARE_NAME.fullmatch(name):
-        raise ApiError(400, "Invalid filename", field="filename")
-    began = time.perf_counter()
-    try:
-        file = session_file(call.settings, client, name, write=action == "save")
-        if action == "save":
-            tokens, size = await asyncio.to_thread(engine.save_session, file, slot.ids, slot.salt)
-            counts, took = {"n_saved": tokens, "n_written": size}, "save_ms"
-        else:
-            salt = services.salt(client)
-            ids = await asyncio.to_thread(engine.load_session, file, salt)
-            if slot.busy or slot is not services.registry.slots(services.max_n)[slot.id]:  # a branch took it
-                raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
-            counts, took = {"n_restored": len(ids), "n_read": file.stat().st_size}, "restore_ms"
-            services.registry.set_slot(Slot(slot.id, client.name, salt, tuple(ids)))
-    except InvalidRequest as error:
-        words = error.problem.replace(f"{call.settings.slot_save_path}/", "")  # that concerns nobody
-        raise bad("id_slot" if action == "save" else "filename", words) from error
-    except EngineError as error:
-        raise as_api_error(error) from error
-    except OSError as error:
-        raise ApiError(400, f"{name} cannot be used ({error.strerror})", field="filename") from error
-    milliseconds = 1000 * (time.perf_counter() - began)
-    return {"id_slot": slot.id, "filename": name, **counts, "timings": {took: milliseconds}}
 
 
 # ---- the state of the server
@@ -495,7 +442,7 @@ DIALECT = Dialect(
             "timings_per_token:boolean penalty_prompt:prompt post_sampling_probs:boolean "
             "response_fields:texts system_prompt:any +"),
         Row("POST /infill", infill, "text for the gap between two texts",
-            f"input_prefix! input_suffix! prompt:string input_extra:array {_STREAM} +"),
+            f"input_prefix! input_suffix! prompt:string {_STREAM} +"),
         Row("POST /tokenize /v1/tokenize", tokenize, "text as token ids",
             "content add_special:boolean parse_special:boolean with_pieces:boolean"),
         Row("POST /detokenize /v1/detokenize", detokenize, "token ids as text", "tokens!:ids"),
@@ -505,7 +452,6 @@ DIALECT = Dialect(
         Row("GET /props", props, "the server's settings and the model's"),
         Row("POST /props", change_props, "change settings; not possible here"),
         Row("GET /slots", slots, "what every slot is doing", query="fail_on_no_slot:boolean"),
-        Row("POST /slots/{slot}", slot_action, "save, restore or erase a slot", "filename", query="action"),
         Row("GET /metrics", metrics, "figures for Prometheus"),
         Row("GET /lora-adapters", lora_adapters, "LoRA adapters and their scales"),
     ),

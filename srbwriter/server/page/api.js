@@ -12,17 +12,21 @@ export class ApiError extends Error {
   }
 }
 
-export async function call(method, path, body) {
-  const answer = await fetch(path, { method, headers: headers(), body: body && JSON.stringify(body) });
+async function refusal(answer) {
   const value = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new ApiError(answer.status, value.error?.message ?? value.error ?? answer.statusText);
-  return value;
+  return new ApiError(answer.status, value.error?.message ?? value.error ?? answer.statusText);
 }
 
-// Events of a request from number `after` on: yields [number, event] until the request is done.
-export async function* follow(id, after, signal) {
-  const answer = await fetch(`/srb/v1/requests/${id}/events?after=${after}`, { headers: headers(), signal });
-  if (!answer.ok) throw new ApiError(answer.status, answer.statusText);
+export async function call(method, path, body) {
+  const answer = await fetch(path, { method, headers: headers(), body: body && JSON.stringify(body) });
+  if (!answer.ok) throw await refusal(answer);
+  return answer.json();
+}
+
+// The events of what follows a prompt, until all branches are done.
+export async function* events(body, signal) {
+  const answer = await fetch("/srb/v1/completions?rich=1", { method: "POST", headers: headers(), body: JSON.stringify(body), signal });
+  if (!answer.ok) throw await refusal(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
   for (;;) {
@@ -30,9 +34,6 @@ export async function* follow(id, after, signal) {
     if (done) return;
     const frames = (waiting + value).split("\n\n");
     waiting = frames.pop();
-    for (const frame of frames) {
-      const fields = Object.fromEntries(frame.split("\n").map((line) => [line.split(": ", 1)[0], line.slice(line.indexOf(": ") + 2)]));
-      if (fields.data) yield [Number(fields.id ?? 0), JSON.parse(fields.data)];
-    }
+    for (const frame of frames) if (frame.startsWith("data: ")) yield JSON.parse(frame.slice(6));
   }
 }

@@ -1,14 +1,11 @@
-// A conversation over POST /generate. The whole of it is sent each time: the server has read its beginning before.
+// A conversation over POST /completion. The whole of it is sent each time: the server has read its beginning before.
+
+import { llama } from "/completion.js";
 
 const at = (id) => document.getElementById(id);
 const KEPT = "srbwriter-chat";
 const fields = ["you", "they", "before", "tokens"];
 let turns = [], running = null;
-
-const headers = () => ({
-  "Content-Type": "application/json",
-  ...(at("key").value ? { Authorization: `Bearer ${at("key").value}` } : {}),
-});
 
 function status(text, wrong = false) {
   at("status").textContent = text;
@@ -34,9 +31,9 @@ function recall() {
 }
 
 async function check() {
-  const answer = await fetch("/check", { headers: headers() });
+  const answer = await fetch("/v1/models", { headers: at("key").value ? { Authorization: `Bearer ${at("key").value}` } : {} });
   if (!answer.ok) return status(answer.status === 401 ? "a key is needed: see Settings" : answer.statusText, true);
-  status((await answer.json())[0]);
+  status((await answer.json()).data[0].id);
 }
 
 async function say(message) {
@@ -49,22 +46,12 @@ async function say(message) {
   at("send").textContent = "Stop";
   let text = "";
   try {
-    const answer = await fetch("/generate", {
-      method: "POST",
-      headers: headers(),
-      signal: running.signal,
-      body: JSON.stringify({
-        message: said, prompt: `${at("before").value}\n\n{user_input}\n${they}:`,
-        max_new_tokens: Number(at("tokens").value) || 200, stop: [`\n${you}:`, `\n${they}:`],
-      }),
-    });
-    if (!answer.ok) {
-      const { error } = await answer.json();
-      throw new Error(error.message);
-    }
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      text += piece.value;
+    const params = {
+      n_predict: Number(at("tokens").value) || 200, stop: [`\n${you}:`, `\n${they}:`], overflow: "truncate",
+    };
+    const config = { controller: running, api_key: at("key").value || undefined };
+    for await (const { data } of llama(`${at("before").value}\n\n${said}\n${they}:`, params, config)) {
+      text += data.content;
       line.textContent = text.trimStart();
       line.scrollIntoView({ block: "end" });
     }

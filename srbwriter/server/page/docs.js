@@ -51,9 +51,9 @@ function show(path, method, operation) {
     ...Object.entries(schema?.properties ?? {}).map(([name, field]) => row(name, field)));
   if (schema) part("body").value = example(schema);
   else part("body").remove();
-  const flags = method === "get" ? "" : method === "post" && schema ? "" : `-X ${method.toUpperCase()} `;
+  const flags = method === "get" || schema ? "" : `-X ${method.toUpperCase()} `;
   const body = schema ? ` -d '${JSON.stringify(JSON.parse(example(schema))).replaceAll("'", "'\\''")}'` : "";
-  part("curl").textContent = `curl ${method === "patch" ? "-X PATCH " : flags}'${location.origin}${path}'${body}`;
+  part("curl").textContent = `curl ${flags}'${location.origin}${path}'${body}`;
   node.querySelector("form").onsubmit = async (event) => {
     event.preventDefault();
     const answer = part("answer");

@@ -1,14 +1,14 @@
 // The page: a story, N live branches of what comes next, and the verbs on them.
 
-import { ApiError, call, follow } from "/page/api.js";
+import { ApiError, call, events } from "/page/api.js";
 
 const $ = (id) => document.getElementById(id);
 const story = $("story");
 const panes = $("panes");
 
-let request = null; // what the panes show: its id, the text it continues, the last event seen
-let anchor = null; // the branch whose text the story ends with: { parent, text }
-let past = []; // for undo: [{ text, anchor }]
+let base = ""; // the text that the panes continue
+let asked = []; // requests that are read: their ids, once they are known, and how to leave them
+let past = []; // for undo
 let chain = Promise.resolve(); // verbs run one after the other
 
 function say(text, wrong = false) {
@@ -38,7 +38,7 @@ function settings() {
 
 // Every number that the server's own description calls a parameter of sampling.
 async function listSamplers() {
-  const body = (await call("GET", "/openapi.json")).paths["/srb/v1/requests"].post.requestBody;
+  const body = (await call("GET", "/openapi.json")).paths["/srb/v1/completions"].post.requestBody;
   for (const [name, field] of Object.entries(body.content["application/json"].schema.properties)) {
     if (field["x-record"] !== "sampling" || !["number", "integer"].includes(field.type) || $(name)) continue;
     const input = Object.assign(document.createElement("input"), {
@@ -84,57 +84,42 @@ function theme(name) {
 // ---- writing
 
 async function write() {
-  await halt();
+  halt();
   if (!story.value) {
     story.value = story.placeholder; // an empty story begins as it is proposed
     save();
   }
-  const text = story.value;
-  const after = anchor && text.startsWith(anchor.text) ? anchor : null;
-  const whole = { ...settings(), prompt: text };
-  const typed = after && text.slice(after.text.length);
-  const going = after && { ...settings(), parent: after.parent, ...(typed ? { prompt: typed } : {}) };
-  let made;
+  base = story.value;
+  panes.replaceChildren();
+  ask();
+}
+
+// Ask for what follows `base`, and show it in a pane that is there, or else in one for each branch.
+async function ask(pane) {
+  const current = { id: "", stop: new AbortController() };
+  asked.push(current);
+  let shown = [];
   try {
-    made = await call("POST", "/srb/v1/requests", going ?? whole);
+    const body = { ...settings(), prompt: base, ...(pane ? { n: 1 } : {}) };
+    for await (const event of events(body, current.stop.signal)) {
+      if (event.event === "start") {
+        current.id = event.id;
+        shown = pane ? [pane] : Array.from({ length: event.count }, (_, index) => newPane(index));
+        for (const [number, one] of shown.entries()) Object.assign(one, { request: current, number });
+        if (!pane) panes.replaceChildren(...shown);
+      } else show(event, shown[event.index]);
+    }
   } catch (error) {
-    if (!(going && error instanceof ApiError && error.status === 404)) throw error;
-    made = await call("POST", "/srb/v1/requests", whole); // the server has forgotten the parent
-  }
-  begin(made, text);
-}
-
-function begin(made, base) {
-  request = { id: made.id, base, after: 0, stop: new AbortController(), following: false, more: false };
-  panes.replaceChildren(...Array.from({ length: made.count }, (_, index) => newPane(index)));
-  read(request);
-}
-
-async function halt() {
-  if (!request) return;
-  const old = request;
-  request = null;
-  old.stop.abort();
-  await call("POST", `/srb/v1/requests/${old.id}/cancel`).catch(() => {});
-}
-
-async function read(current) {
-  if (current.following) return;
-  current.following = true;
-  try {
-    do {
-      current.more = false; // a verb may ask for another look while a stream is ending
-      for await (const [number, event] of follow(current.id, current.after, current.stop.signal)) {
-        if (request !== current) return;
-        current.after = Math.max(current.after, number);
-        show(event);
-      }
-    } while (current.more);
-  } catch (error) {
-    if (error.name !== "AbortError") say(error.message, true);
+    refuse(error);
   } finally {
-    current.following = false;
+    current.id = "";
+    asked = asked.filter((one) => one !== current);
   }
+}
+
+// The server stops what nobody reads.
+function halt() {
+  for (const one of asked) one.stop.abort();
 }
 
 const ENDS = {
@@ -142,8 +127,7 @@ const ENDS = {
   sentence: "a sentence", paragraph: "a paragraph", context: "the context is full",
 };
 
-function show(event) {
-  const pane = event.index === undefined ? null : panes.children[event.index] ?? panes.appendChild(newPane(event.index));
+function show(event, pane) {
   const state = (name, words) => Object.assign(pane.querySelector(".state"), { textContent: words ?? name }).dataset.state = name;
   switch (event.event) {
     case "stream": tell(pane, pane.text + event.text); state("writing"); break;
@@ -186,14 +170,10 @@ function newPane(index) {
 // ---- verbs
 
 async function pick(index, chars) {
-  if (!request) return;
-  const { id, base, stop } = request;
-  const picked = await call("POST", `/srb/v1/requests/${id}/branches/${index}/pick`, chars === undefined ? {} : { chars });
-  stop.abort();
-  request = null;
-  past.push({ text: base, anchor });
-  story.value = base + picked.text;
-  anchor = { parent: picked.parent, text: story.value };
+  const pane = panes.children[index];
+  if (!pane) return;
+  past.push(base);
+  story.value = base + [...pane.text].slice(0, chars).join("");
   save();
   look();
   await write();
@@ -206,26 +186,26 @@ function look() {
 }
 
 async function again(index) {
-  if (!request) return;
-  const current = request;
-  panes.children[index].querySelector(".marks").replaceChildren();
-  await call("POST", `/srb/v1/requests/${current.id}/branches/${index}/reroll`, settings());
-  current.more = true;
-  read(current);
+  const pane = panes.children[index];
+  pane.querySelector(".marks").replaceChildren();
+  if (pane.request.id) {
+    const path = `/srb/v1/requests/${pane.request.id}/branches/${pane.number}/reroll`;
+    if (await call("POST", path, settings()).then(() => true, () => false)) return; // else it has just ended
+  }
+  tell(pane, "");
+  ask(pane);
 }
 
 async function undo() {
-  const before = past.pop();
-  if (!before) return say("nothing to undo");
-  await halt();
-  ({ text: story.value, anchor } = before);
+  if (!past.length) return say("nothing to undo");
+  story.value = past.pop();
   save();
   look();
   await write();
 }
 
 async function stop() {
-  if (request) await call("POST", `/srb/v1/requests/${request.id}/cancel`);
+  await Promise.all(asked.filter((one) => one.id).map((one) => call("POST", `/srb/v1/requests/${one.id}/cancel`).catch(() => {})));
 }
 
 function exported() {
@@ -238,10 +218,12 @@ function exported() {
 }
 
 function verb(action) {
-  chain = chain.then(action).catch((error) => {
-    if (error instanceof ApiError && error.status === 401) return askForKey();
-    say(error.message, true);
-  });
+  chain = chain.then(action).catch(refuse);
+}
+
+function refuse(error) {
+  if (error instanceof ApiError && error.status === 401) askForKey();
+  else if (error.name !== "AbortError") say(error.message, true);
 }
 
 function askForKey() {

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from srbwriter.engine.generation import Branch, Cursor
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.prose import Unit, unit_ends
-from srbwriter.tui.prose import Mark, Prose, Span, tell_of_dictionaries
+from srbwriter.tui.prose import Mark, Prose, Span
 from srbwriter.tui.widgets.tints import Tints
 from srbwriter.tui.write.branch_words import NO_THOUGHTS, Head, find_thoughts, state_sign, state_words
 
@@ -257,8 +257,6 @@ class BranchPane(Prose, inherit_bindings=False):
         """Move the taking cursor by one unit and keep it in view; at the start, unset it."""
         if not self.text:
             return
-        if unit == "word":
-            tell_of_dictionaries(self, self.text)
         at = self.take if self.take is not None else (0 if direction > 0 else len(self.text))
         self.take_to(unit_step(self.text, at, unit, direction))
 

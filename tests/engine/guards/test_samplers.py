@@ -38,9 +38,8 @@ _GUARDED = {
         bad = (np.full_like(row, -np.inf), np.full_like(row, np.nan), np.full_like(row, np.inf),
                np.where(row > 0, np.nan, row).astype(np.float32), np.zeros_like(row), row * 1e30)
         for values in ({}, {"temperature": 0.0}, {"mirostat": 1}, {"mirostat": 2}, {"adaptive_target": 0.5},
-                       {"typical_p": 0.5}, {"infill": True}, {"xtc_probability": 1.0},
-                       {"dynatemp_range": 1.0}, {"top_n_sigma": 1.0},
-                       {"samplers": ("infill",), "infill": True}):
+                       {"typical_p": 0.5}, {"xtc_probability": 1.0},
+                       {"dynatemp_range": 1.0}, {"top_n_sigma": 1.0}):
             for one in bad:
                 write(row=one, **values)
     """,

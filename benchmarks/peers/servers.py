@@ -1,27 +1,47 @@
-"""llama-server, if a folder with it is given: n completions of one prompt (``n_cmpl``) over HTTP."""
+"""Servers that write n branches of a prompt of token ids, over llama.cpp's ``/completion``.
+
+Each runs as a process of its own and is watched from outside: when every branch had a token, when all had
+ended, and how many tokens of the prompt its own counters say were evaluated.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from srbwriter.engine import Engine
+from benchmarks.engine.setting import Setting
 from srbwriter.engine.native.amx import weights_may_be_repacked
 from srbwriter.engine.native.spin import spin_limits
 
-from .contestants import Score
-from .setting import Setting, story_ids
-
+HERE = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
 _FEW_FIELDS = ["index", "stop", "tokens_predicted", "timings"]  # of an answer's end, which is long otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of one prompt; times in seconds since it was sent."""
+
+    ids: list[list[int]]  # of each branch
+    first: float  # until every branch had a token
+    seconds: float  # until all had ended
+    evaluated: int  # tokens of the prompt, all branches together
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second of all branches, from the request to the last token."""
+        return sum(map(len, self.ids)) / self.seconds
 
 
 class CompletionServer:
@@ -33,25 +53,46 @@ class CompletionServer:
     ) -> None:  # fmt: skip
         """Start ``command`` with a port to listen on. Raises RuntimeError if it does not come up."""
         self.setting, self.name = setting, name
-        port = str(free_port())
+        port = str(_free_port())
         self.address = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", port],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder,
         )  # fmt: skip
         try:
-            wait_until_up(self.process, self.address, name)
+            _wait_until_up(self.process, self.address, name)
         except BaseException:
             self.close()
             raise
 
-    def complete(self, prompt: list[int], n: int, tokens: int, seed: int) -> int:
-        """Tokens written in n completions."""
-        with self._ask("/completion", self._body(prompt, n, tokens, seed)) as answer:
-            takes: Any = json.load(answer)
-        return sum(int(take["tokens_predicted"]) for take in (takes if isinstance(takes, list) else [takes]))
+    def tokenize(self, text: str) -> list[int]:
+        with self._ask("/tokenize", {"content": text, "add_special": True}) as answer:
+            return json.load(answer)["tokens"]
 
-    def stream(self, prompt: list[int], n: int, tokens: int, seed: int) -> Iterator[dict[str, Any]]:
+    def write(self, prompt: list[int], n: int, tokens: int, seed: int) -> Written:
+        """Write n branches of ``tokens`` tokens each. Raises RuntimeError for an error in the stream."""
+        ids: list[list[int]] = [[] for _ in range(n)]
+        silent, first, evaluated, begun = set(range(n)), 0.0, 0, time.perf_counter()
+        for chunk in self._stream(prompt, n, tokens, seed):
+            if not chunk["stop"]:
+                ids[chunk["index"]] += chunk["tokens"]
+                silent.discard(chunk["index"])
+                first = first or (0.0 if silent else time.perf_counter() - begun)
+            elif chunk["index"] == 0:  # the others are copies of it
+                evaluated = int(chunk["timings"]["prompt_n"])
+        return Written(ids, first, time.perf_counter() - begun, evaluated)
+
+    @property
+    def memory(self) -> float:
+        """Return the peak resident memory of the process, in MiB; 0 if unknown."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
+        except OSError:
+            return 0.0
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return int(found[1]) / 1024 if found else 0.0
+
+    def _stream(self, prompt: list[int], n: int, tokens: int, seed: int) -> Iterator[dict[str, Any]]:
         """The chunks of n completions as they come. Raises RuntimeError for an error among them."""
         body = {**self._body(prompt, n, tokens, seed), "stream": True, "response_fields": _FEW_FIELDS}
         with self._ask("/completion", body) as answer:
@@ -61,14 +102,6 @@ class CompletionServer:
                     if "error" in chunk:
                         raise RuntimeError(f"{self.name}: {chunk['error']}")
                     yield chunk
-
-    def processor_seconds(self) -> float:
-        """Processor time the server has used; 0 where the system does not say."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         self.process.terminate()
@@ -99,24 +132,23 @@ class Server(CompletionServer):
         super().__init__(setting, "llama-server", command, _environment(setting))
 
 
-class ServerContestant:
-    """A llama-server that writes n completions at once."""
+def start_srbwriter(
+    setting: Setting, name: str, home: Path, *flags: str, checkout: Path = HERE
+) -> CompletionServer:  # fmt: skip
+    """Start the program of ``checkout`` with ``--serve`` and a HOME of its own."""
+    command = [
+        sys.executable, "-m", "srbwriter", "--serve", "-m", str(setting.model.resolve()),
+        "-c", str(setting.cells), "--gpu-layers", "0", *flags,
+    ]  # fmt: skip
+    if not setting.defaults:
+        threads = str(setting.thread_count)
+        flash = "on" if setting.flash else "off"
+        command += ["--threads", threads, "--threads-batch", threads, "--flash-attn", flash]
+    environment = {**os.environ, "HOME": str(home), "PYTHONPATH": str(checkout)}
+    return CompletionServer(setting, name, command, environment, checkout)
 
-    name = "llama-server"
 
-    def __init__(self, setting: Setting, engine: Engine, server: Server) -> None:
-        self.setting, self.server = setting, server
-        self.prompt = story_ids(engine, setting.prompt)
-
-    def write(self, n: int, seed: int) -> Score:
-        server = self.server
-        server.complete(self.prompt, 1, 1, seed)
-        begun, busy = time.perf_counter(), server.processor_seconds()
-        tokens = server.complete(self.prompt, n, self.setting.tokens, seed)
-        return Score(tokens, time.perf_counter() - begun, server.processor_seconds() - busy)
-
-
-def wait_until_up(process: subprocess.Popen[bytes], address: str, name: str) -> None:
+def _wait_until_up(process: subprocess.Popen[bytes], address: str, name: str) -> None:
     """Wait until the server at ``address`` says that it is well. Raises RuntimeError where it does not."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
@@ -160,7 +192,7 @@ def _common(setting: Setting) -> list[str]:
     ]  # fmt: skip
 
 
-def free_port() -> int:
+def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
