@@ -173,9 +173,10 @@ def keys_to_know() -> str:
 
 
 def _first_key(command: Command) -> str:
-    if command.numbered:
+    if command.id == "pick_number":
         return "`1` … `9`"
-    return _keys((command.anywhere or command.keys).partition(",")[0])
+    keys = command.anywhere or command.keys
+    return _keys(keys if command.numbered else keys.partition(",")[0])
 
 
 def keys() -> str:
@@ -210,7 +211,7 @@ def keys_of_screens() -> str:
 
 
 def _command(command: Command) -> tuple[str, ...]:
-    plain = "`1` … `9`" if command.numbered else _keys(command.keys)
+    plain = "`1` … `9`" if command.id == "pick_number" else _keys(command.keys)
     reached = " ".join(filter(None, (plain, f"**{_keys(command.anywhere)}**" if command.anywhere else "")))
     tmux = "`ctrl+b` twice" if command.anywhere == TMUX_PREFIX else "same"
     words = f"{command.title}. {command.help}"

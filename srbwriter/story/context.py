@@ -231,7 +231,9 @@ def _fit(
 ) -> tuple[list[Segment], list[Segment], list[_Movable], list[Segment]]:
     """Allot room to each part, by priority: template and request, note, memory, active lore, lingering lore.
 
-    Returns what stands before, behind and in the story, and what has no room. Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
+    Returns what stands before, behind and in the story, and what has no room.
+
+    Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
     """
     template, dropped = settings.template or Template(), list[Segment]()
 

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from textual import events
 from textual.binding import Binding
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
-from textual.screen import Screen
 
 from srbwriter import paths
 from srbwriter.config import Settings
@@ -27,9 +26,9 @@ from srbwriter.session.ahead import LookAhead, budget_of
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
 from srbwriter.tui import clipboard, commands, options, signals, themes
-from srbwriter.tui.dialogs.ask import Confirm, Refusal
+from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
-from srbwriter.tui.dialogs.model import ModelFetch, ModelOffer
+from srbwriter.tui.dialogs.model import ModelFetch
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.driver import FailingApp, driver_of, own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
@@ -91,7 +90,6 @@ class App(FailingApp):
         self._theme_missed: str | None = None  # the configured theme that is missing, once reported
         self.load_themes()
         self.fetch = ModelFetch()
-        self.offer = ModelOffer(settings)
         self.transfers = Transfers(self)
         self.keyboard = Keyboard(self, super().on_event)
         self._take_over(session)
@@ -158,17 +156,6 @@ class App(FailingApp):
         """Name a key as everywhere else; the command key of a Mac does not arrive in a terminal."""
         return "" if binding.key.startswith("super+") else commands.key_name(binding.key)
 
-    def run_prompt(self, screen: Screen[Any], act: Callable[[], object]) -> None:
-        """Run ``act``, a command of ``screen`` that opens a prompt for text.
-
-        If it opens none, a dialog shows why, so that text typed for the prompt never runs commands. An
-        ``act`` that did something else instead returns True.
-        """
-        returned: list[object] = []
-        self.write_screen.guarded(lambda: returned.append(act()))
-        if self.screen is screen and returned != [True]:
-            self.push_screen(Refusal(self.said[-1:]))
-
     def action_run_on_desk(self, command: str) -> None:
         self.run_on_desk(command)
 
@@ -195,11 +182,12 @@ class App(FailingApp):
 
     # ---- themes
 
-    def load_themes(self) -> None:
-        """Read all themes; collect one complaint for each that is invalid."""
+    def load_themes(self) -> list[Path]:
+        """Read all themes and return their files; collect one complaint for each that is invalid."""
         found, self.complaints = themes.load_all()
-        for theme in found:
+        for theme in found.values():
             self.register_theme(theme)
+        return [*found]
 
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""
@@ -207,7 +195,9 @@ class App(FailingApp):
         found = wanted in self.available_themes
         self.show_theme(wanted if found else themes.DEFAULT)
         if not found and wanted != self._theme_missed:
-            self.notes.append(themes.explain_missing(wanted, self.complaints))
+            self.notes.append(
+                f"There is no theme {wanted!r}; showing {themes.DEFAULT}. Theme in the menu lists them."
+            )
         self._theme_missed = None if found else wanted
 
     def show_theme(self, name: str) -> None:
@@ -289,7 +279,6 @@ class App(FailingApp):
         self.write_screen.pump.stop()
         before.close(keep_model=True)
         self._services.close()
-        self.offer.leave_story()
         self.transfers.end()
         try:
             session = Session.open(self._settings, wanted.file, before.loader)
@@ -333,8 +322,7 @@ class App(FailingApp):
         self.apply_preferences()
         self.push_screen(self.write_screen)
         for complaint in self.complaints:
-            if not any(complaint in note for note in self.notes):
-                self.notify(complaint, severity="warning")
+            self.notify(complaint, severity="warning")
         self._tell_notes()
         if not self.is_headless:  # then it is somebody else's process
             signals.obey_signals(self)

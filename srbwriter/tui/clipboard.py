@@ -7,21 +7,17 @@ import shutil
 import subprocess
 import sys
 
-_TOOLS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("WAYLAND_DISPLAY", "wl-copy", ()),
-    ("DISPLAY", "xclip", ("-selection", "clipboard")),
-    ("DISPLAY", "xsel", ("--clipboard", "--input")),
-)
-"""(environment variable of the desktop, tool, arguments)."""
+_TOOLS = (("WAYLAND_DISPLAY", "wl-copy"), ("DISPLAY", "xclip -selection clipboard"))
+"""(environment variable of the desktop, tool with its arguments)."""
 
 
 def native_tool() -> list[str] | None:
     """Return the command that copies standard input to the desktop's clipboard, if there is one."""
     if sys.platform == "darwin":
         return ["pbcopy"]
-    for variable, tool, arguments in _TOOLS:
-        if os.environ.get(variable) and (found := shutil.which(tool)):
-            return [found, *arguments]
+    for variable, tool in _TOOLS:
+        if os.environ.get(variable) and (found := shutil.which(tool.split()[0])):
+            return [found, *tool.split()[1:]]
     return None
 
 
@@ -30,10 +26,6 @@ def copy_to_desktop(text: str) -> None:
     if (tool := native_tool()) is not None:
         # A session of its own: the tool keeps running to serve the clipboard, and ctrl+c must not end it.
         subprocess.Popen(
-            tool,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
-        ).communicate(text, timeout=2)
+            tool, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, text=True,
+        ).communicate(text, timeout=2)  # fmt: skip

@@ -14,7 +14,7 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, ClassVar, TypeVar, cast
 
-from textual.binding import Binding, BindingsMap, BindingType
+from textual.binding import Binding, BindingType
 from textual.keys import format_key, key_to_character
 
 Handler = Callable[..., Any]
@@ -37,9 +37,8 @@ class Command:
     """One command. Keys are comma-separated names in Textual's spelling.
 
     ``keys`` work while a pane has the focus. ``anywhere`` work with any focus, so they are never characters.
-    A ``numbered`` command has one key per digit and gets the number. One that ``asks`` opens a prompt for
-    text; one that ``writes`` is refused in a read-only story. ``handler`` takes the write screen, and the
-    number of a numbered command.
+    A ``numbered`` command does something else for each of its keys. One that ``writes`` is refused in a
+    read-only story. ``handler`` takes the write screen, and the number of the key of a numbered command.
     """
 
     id: str
@@ -50,7 +49,6 @@ class Command:
     keys: str = ""
     anywhere: str = ""
     numbered: bool = False
-    asks: bool = False
     writes: bool = False
 
     @property
@@ -65,13 +63,13 @@ COMMANDS: dict[str, Command] = {}
 
 def command(
     group: str, title: str, keys: str = "", *, anywhere: str = "", numbered: bool = False,
-    asks: bool = False, writes: bool = False,
+    writes: bool = False,
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated function as a command: its name is the id, its docstring the help."""
 
     def declare(handler: H) -> H:
         name, words = handler.__name__.rstrip("_"), " ".join((handler.__doc__ or "").split())
-        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, numbered, asks, writes)
+        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, numbered, writes)
         return handler
 
     return declare
@@ -86,12 +84,10 @@ def groups() -> list[str]:
 
 
 _DECLARED: dict[Handler, list[Binding]] = {}
-ASKING: set[Handler] = set()
-"""The methods under :func:`action` that open a prompt for text."""
 
 
 def action(
-    keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True, asks: bool = False,
+    keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True,
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated method ``action_…`` as the action of ``keys`` on its :class:`Keyed` screen.
 
@@ -102,7 +98,6 @@ def action(
         foot: whether the screen's foot shows it.
         priority: whether the screen handles the key before the focused widget. Never set it for a character
             where text is typed.
-        asks: whether the method opens a prompt for text; see :meth:`Program.run_prompt`.
     """
 
     def declare(method: H) -> H:
@@ -115,14 +110,9 @@ def action(
 
         @wraps(method)
         def guarded(screen: Any, *given: object) -> None:
-            if asks:
-                screen.app.run_prompt(screen, lambda: method(screen, *given))
-            else:
-                screen.app.write_screen.guarded(lambda: method(screen, *given))
+            screen.app.write_screen.guarded(lambda: method(screen, *given))
 
         _DECLARED[guarded] = [binding]
-        if asks:
-            ASKING.add(guarded)
         return cast(H, guarded)
 
     return declare
@@ -181,16 +171,16 @@ def screen_commands() -> dict[str, list[Binding]]:
 
 def plain_bindings() -> list[BindingType]:
     """Return the bindings that work while a branch has the focus."""
-    return [binding for command in COMMANDS.values() if command.keys for binding in _plain(command)]
-
-
-def _plain(command: Command) -> list[Binding]:
-    if not command.numbered:
-        return [_binding(command, command.keys, command.id)]
-    keys = _split(command.keys)
-    return [
-        _binding(command, key, f"{command.id}.{number}", f", {number}") for number, key in enumerate(keys, 1)
-    ]
+    found: list[BindingType] = []
+    for command in COMMANDS.values():
+        if command.numbered:  # the first stands for all of them in the help
+            for number, key in enumerate(split(command.keys), 1):
+                found.append(
+                    _binding(command, key, f"{command.id}.{number}", f", {number}", system=number > 1)
+                )
+        elif command.keys:
+            found.append(_binding(command, command.keys, command.id))
+    return found
 
 
 def anywhere_bindings() -> list[BindingType]:
@@ -202,91 +192,58 @@ def anywhere_bindings() -> list[BindingType]:
     ]
 
 
-def _binding(command: Command, keys: str, id: str, number: str = "", priority: bool = False) -> Binding:
+def _binding(command: Command, keys: str, id: str, number: str = "", **more: Any) -> Binding:
     action = f"screen.run('{command.id}'{number})"
-    return Binding(
-        keys, action, command.title, show=False, priority=priority, id=id, tooltip=command.help,
-        system=number not in ("", ", 1"),  # one of nine stands for all of them in the help
-    )  # fmt: skip
-
-
-def keymap(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the writer's ``own`` keys by binding id, from those by command.
-
-    Keys that never type a character work with any focus, too.
-    """
-    found: dict[str, str] = {}
-    for id, keys in own.items():
-        command, names = COMMANDS[id], _split(keys)
-        controls = [key for key in names if is_control(key)]
-        if command.numbered:
-            found.update({f"{id}.{number}": key for number, key in enumerate(names, 1)})
-        elif names and command.keys:
-            found[id] = ",".join(names)
-        if controls and command.anywhere:
-            found[id + ANYWHERE] = ",".join(controls)
-    return found
+    return Binding(keys, action, command.title, show=False, id=id, tooltip=command.help, **more)
 
 
 class Keys:
-    """The meaning of keys on the write screen, with the writer's ``own`` keys by command."""
+    """The keys of every command, with the writer's ``own`` ones by command in the place of the declared ones.
+
+    Own keys that never type a character work with any focus where declared ones do.
+    """
 
     def __init__(self, own: Mapping[str, str]) -> None:
-        self.keymap = keymap(own)
-        """The writer's own keys by the id of a binding."""
-        self.unbound = {
-            id: ",".join(names)
-            for id, keys in own.items()
-            if (names := [key for key in _split(keys) if not _is_bound(COMMANDS[id], key)])
-        }
-        """The writer's own keys that no binding can take over: they are bound anew."""
-        self.on_branch = _meanings(plain_bindings(), self.keymap)
-        """The binding of each key while a branch has the focus."""
-        self.plain = _by_command(self.on_branch)
+        self.plain: dict[str, list[str]] = {}
         """The keys of each command that work on a branch."""
-        self.anywhere = _by_command(_meanings(anywhere_bindings(), self.keymap))
+        self.anywhere: dict[str, list[str]] = {}
         """The keys of each command that work with any focus."""
-        lost = _bound(plain_bindings(), self.keymap)[1] | _bound(anywhere_bindings(), self.keymap)[1]
-        self.lost = sorted({binding.description for binding in lost})
+        self.on_branch: dict[str, str] = {}
+        """The command of each key on a chosen branch, with a dot and the number of a numbered one."""
+        self.keymap: dict[str, str] = {}
+        """The writer's own keys by the id of a binding."""
+        self.unbound: dict[str, str] = {}
+        """The writer's own keys that no binding can take over: they are bound anew."""
+        self.lost: list[str] = []
         """Titles of commands that have lost their keys to others."""
+        named = {id: split(keys) for id, keys in own.items()}
+        first = [command for command in COMMANDS.values() if named.get(command.id)]
+        for command in (*first, *(command for command in COMMANDS.values() if command not in first)):
+            self._bind(command, named.get(command.id, []))
         self.controls = frozenset(key for keys in self.anywhere.values() for key in keys)
         """All keys that work with any focus."""
 
-    def command_on_branch(self, key: str) -> str:
-        """Return the command of a key on a chosen branch, with a dot and its number; "" if it has none."""
-        binding = self.on_branch.get(key)
-        own = next((id for id, keys in self.unbound.items() if key in keys.split(",")), "")
-        return (binding.id if binding is not None else own) or ""
-
-
-def _is_bound(command: Command, key: str) -> bool:
-    """Return whether ``command`` has a binding that a key of the writer's own can take over."""
-    return bool(command.keys or (command.anywhere and is_control(key)))
-
-
-def _bound(
-    bindings: Sequence[BindingType], keymap: Mapping[str, str]
-) -> tuple[dict[str, list[Binding]], set[Binding]]:
-    """Return the bindings of each key under a keymap, and those that have lost their key to others."""
-    known = BindingsMap(bindings)
-    lost = known.apply_keymap(dict(keymap)).clashed_bindings
-    return known.key_to_bindings, lost
-
-
-def _meanings(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, Binding]:
-    """Return the binding that each key triggers under a keymap."""
-    return {key: some[0] for key, some in _bound(bindings, keymap)[0].items()}
-
-
-def _by_command(meanings: Mapping[str, Binding]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for key, binding in meanings.items():
-        found[_command_of(binding)].append(key)
-    return dict(found)
-
-
-def _command_of(binding: Binding) -> str:
-    return (binding.id or "").partition(".")[0]
+    def _bind(self, command: Command, own: list[str]) -> None:
+        id, declared, controls = command.id, split(command.keys), list(filter(is_control, own))
+        plain = own + declared[len(own) :] if command.numbered else own or declared
+        anywhere = (controls or split(command.anywhere)) if command.anywhere else []
+        if own and not command.keys:
+            plain = []
+            if rest := [key for key in own if key not in anywhere]:
+                self.unbound[id] = ",".join(rest)
+                self.on_branch |= dict.fromkeys(rest, id)
+        if own and plain:
+            numbered = {f"{id}.{number}": key for number, key in enumerate(own, 1)}
+            self.keymap |= numbered if command.numbered else {id: ",".join(own)}
+        if controls and anywhere:
+            self.keymap[id + ANYWHERE] = ",".join(controls)
+        taken = {key for keys in self.anywhere.values() for key in keys}
+        self.anywhere[id] = [key for key in anywhere if key not in taken]
+        self.plain[id] = [key for key in plain if key not in self.on_branch]
+        for number, key in enumerate(plain, 1):
+            self.on_branch.setdefault(key, f"{id}.{number}" if command.numbered else id)
+        if (plain or anywhere) and not self.plain[id] + self.anywhere[id]:
+            self.lost.append(command.title)
 
 
 def is_control(key: str) -> bool:
@@ -306,7 +263,7 @@ def key_name(key: str) -> str:
     return sign if sign and sign.isprintable() and sign.strip() else name
 
 
-def _split(keys: str) -> list[str]:
+def split(keys: str) -> list[str]:
     """Return key names in Textual's long spelling: ``question_mark`` for ``?``."""
     names = [key.strip() for key in keys.split(",")]
     bindings = Binding.make_bindings([Binding(name, "", "") for name in names if name])

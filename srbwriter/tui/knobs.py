@@ -1,22 +1,27 @@
-"""The settings for writing ("knobs" in identifiers): reading, stepping and formatting; presets.
+"""The settings for writing ("knobs" in identifiers): reading and changing them; presets.
 
-Pure functions on the engine's records. Sequences are written as JSON without the outer brackets, so that a
-stop text can contain a newline.
+They are the fields of the engine's records, of which a session has its own, and its usual ones. Sequences
+are written as JSON without the outer brackets, so that a stop text can contain a newline.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from srbwriter import paths
 from srbwriter.config.kinds import SWITCH
-from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
-from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.session.sampling import VARIETY, Usual, Variety, as_field
+from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter, validate
+from srbwriter.engine.types import InvalidRequest, Sampling
+from srbwriter.session.sampling import VARIETY, Usual, as_field
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
 
 BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.", first=True)
 KNOBS: tuple[Parameter, ...] = (
@@ -24,91 +29,48 @@ KNOBS: tuple[Parameter, ...] = (
     *(p for p in PARAMETERS if p.record in ("sampling", "stop")),
     *VARIETY,
 )
-FIRST: tuple[Parameter, ...] = tuple(p for p in KNOBS if p.first)
-"""Those that writers change first."""
-HEADINGS = {
-    "request": "Branches",
-    "length": "Length",
-    "basic": "Temperature and seed",
-    "truncation": "Filters",
-    "repetition": "Repeated words",
-    "DRY": "Repeated phrases (DRY)",
-    "other samplers": "Other samplers",
-    "constraint": "Constraints",
-    "variety": "Variety",
-}
-"""Headings by the group of a parameter."""
-
-_OFF = "–"
-
-
+OFF = "–"
+_SEQUENCES = ("texts", "ids", "biases")
 _RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
 
 
-def value_of(records: Usual | Setup, knob: Parameter) -> Any:
-    """Return the value of a setting in one of the records that it belongs to."""
-    return records.n if knob is BRANCHES else getattr(getattr(records, _RECORDS[knob.record]), knob.field)
+def get(owner: Session | Usual, knob: Parameter) -> Any:
+    """Return the value of a setting in a session, or its usual value."""
+    record = owner if knob is BRANCHES else getattr(owner, _RECORDS[knob.record])
+    return getattr(record, knob.field)
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """How branches are written: the records that the panel edits together."""
-
-    sampling: Sampling
-    stop: Stop
-    variety: Variety = field(default_factory=Variety)
-    n: int = 1
-
-    def get(self, knob: Parameter) -> Any:
-        return value_of(self, knob)
-
-    def put(self, knob: Parameter, value: Any) -> Setup:
-        """Return this setup with one setting changed. Raises InvalidRequest."""
-        knob.check(value)
-        if knob is BRANCHES:
-            return replace(self, n=value)
+def put(session: Session, knob: Parameter, value: Any) -> None:
+    """Change a setting of the branches that are written from now on. Raises InvalidRequest."""
+    knob.check(value)
+    if knob is BRANCHES:
+        session.n = value
+    else:
         name = _RECORDS[knob.record]
-        return replace(self, **{name: replace(getattr(self, name), **{knob.field: value})})
+        setattr(session, name, replace(getattr(session, name), **{knob.field: value}))
 
 
-def shown(knob: Parameter, value: Any) -> str:
-    """Format a value for the panel; :func:`parse` reads it back."""
-    if value is None:
-        return _OFF
+def shown(value: Any) -> str:
+    """Return a value as it is typed; :func:`parse` reads it back."""
     if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, (tuple, list)):
-        return json.dumps(value, ensure_ascii=False)[1:-1] or _OFF
-    return str(value)
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return json.dumps(value, ensure_ascii=False)[1:-1] or OFF
+    return OFF if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def parse(knob: Parameter, text: str) -> Any:
     """Return the value of ``text``. Raises InvalidRequest."""
     text = text.strip()
-    if text in ("", _OFF):
-        return () if knob.kind in ("texts", "ids", "biases") and not knob.optional else None
+    if text in ("", OFF):
+        return () if knob.kind in _SEQUENCES and not knob.optional else None
     try:
-        return _parsed(knob, text)
-    except (ValueError, TypeError) as error:
-        raise InvalidRequest(knob.name, f"{text!r} cannot be read") from error
-
-
-def _parsed(knob: Parameter, text: str) -> Any:
-    match knob.kind:
-        case "int":
-            return int(text)
-        case "float":
-            return float(text)
-        case "bool":
+        if knob.kind == "bool":
             return SWITCH.parse(text)
-        case "texts" | "ids":
-            return tuple(json.loads(f"[{text}]"))
-        case "biases":
-            return tuple((int(token), float(bias)) for token, bias in json.loads(f"[{text}]"))
-        case _:
-            return text
+        value = json.loads(f"[{text}]") if knob.kind in _SEQUENCES else text
+        return msgspec.convert(value, knob.hint, strict=False)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise InvalidRequest(knob.name, f"{text!r} cannot be read: {error}") from error
 
 
 def stepped(knob: Parameter, value: Any, steps: int) -> Any:
@@ -130,43 +92,38 @@ def stepped(knob: Parameter, value: Any, steps: int) -> Any:
 
 def presets() -> dict[str, Path]:
     """Return preset files by name; the writer's own replace bundled ones of the same name."""
-    found: dict[str, Path] = {}
-    for folder in (Path(__file__).parent / "presets", paths.config_dir() / "presets"):
-        found.update({file.stem: file for file in sorted(folder.glob("*.toml"))})
-    return found
+    folders = (Path(__file__).parent / "presets", paths.config_dir() / "presets")
+    return {file.stem: file for folder in folders for file in sorted(folder.glob("*.toml"))}
 
 
-def read_preset(file: Path, onto: Setup, usual: Usual) -> Setup:
-    """Return the setup in a preset file; parameters it does not name get their usual value, lengths stay.
+def read_preset(file: Path, usual: Sampling) -> tuple[str, Sampling]:
+    """Return what a preset file is about, and its sampling: ``usual`` but for the values that it names.
 
     Raises:
         InvalidRequest: the file is not TOML or names an unknown parameter; the message names the file.
     """
     try:
         values = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        about = str(values.pop("about", ""))
+        fields = {BY_NAME[name].field: as_field(value) for name, value in values.items()}
+        sampling = replace(usual, **fields)
+    except KeyError as error:
+        raise InvalidRequest(str(file), f"there is no parameter {error.args[0]}") from error
+    except (OSError, ValueError, TypeError) as error:
         raise InvalidRequest(str(file), str(error)) from error
-    setup = replace(onto, sampling=replace(usual.sampling, seed=onto.sampling.seed))
-    by_name = {knob.name: knob for knob in KNOBS}
-    for name, value in values.items():
-        if name == "about":
-            continue
-        if name not in by_name:
-            raise InvalidRequest(str(file), f"there is no parameter {name}")
-        setup = setup.put(by_name[name], as_field(value))
-    return setup
+    validate(sampling)
+    return about, sampling
 
 
-def preset_words(file: Path, onto: Setup, usual: Usual) -> str:
+def preset_words(file: Path, usual: Sampling) -> str:
     """Describe a preset and the values that it sets, or why it cannot be read."""
     try:
-        setup = read_preset(file, onto, usual)
-        about = tomllib.loads(file.read_text("utf-8")).get("about", "")
-    except (InvalidRequest, OSError, ValueError) as error:
+        about, sampling = read_preset(file, usual)
+    except InvalidRequest as error:
         return str(error)
     changed = [
-        f"{knob.title} {shown(knob, setup.get(knob))}"
+        f"{knob.title} {shown(getattr(sampling, knob.field))}"
         for knob in KNOBS
-        if knob.record == "sampling" and setup.get(knob) != value_of(usual, knob)
+        if knob.record == "sampling" and getattr(sampling, knob.field) != getattr(usual, knob.field)
     ]
     return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every setting as usual"])])

@@ -21,12 +21,9 @@ class CommandProvider(Provider):
         """Yield the words of each entry, and its command."""
         app: App = self.app  # pyright: ignore[reportAssignmentType, reportUnknownMemberType]
         for command in COMMANDS.values():
-            if command.numbered:  # its digits stand beside the command that picks the chosen branch
-                continue
-            keys = [*app.known_keys.plain.get(command.id, []), *app.known_keys.anywhere.get(command.id, [])]
-            if command.id == "pick":
-                keys.append("1–9")
-            yield f"{command.title}   {' '.join(map(key_name, keys))}".rstrip(), command
+            if not command.numbered:
+                keys = [*app.known_keys.plain[command.id], *app.known_keys.anywhere[command.id]]
+                yield f"{command.title}   {' '.join(map(key_name, keys))}".rstrip(), command
 
     async def discover(self) -> Hits:
         for words, command in self._entries():

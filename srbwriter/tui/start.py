@@ -16,7 +16,6 @@ from pathlib import Path
 from srbwriter import launch, paths
 from srbwriter.config import Settings
 from srbwriter.session import Session
-from srbwriter.story import library
 from srbwriter.tui.app import App, Beside
 
 
@@ -69,13 +68,10 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
     loader = launch.loader(settings, nice=BEHIND)
     settings = launch.suit_model(settings, in_app=True)
     with guarded(), contextlib.ExitStack() as closing:
-        has_stories = bool(library.RecentStories(paths.recent_file()).all())
         session = Session.open(settings, story, loader)
         closing.callback(session.close)  # also when there never was an app
         app = App(session, settings, beside)
         closing.callback(lambda: app.session.close())
         closing.callback(app.fetch.end)
-        if has_stories:
-            app.offer.leave_story()
         app.run()
         return app.return_code or 0

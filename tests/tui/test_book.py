@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from srbwriter.story import ROOT
-from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.dialogs.ask import Sheet
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import LONG, visible
 

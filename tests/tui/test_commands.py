@@ -49,4 +49,5 @@ def test_no_key_of_a_screen_means_two_things() -> None:
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:
     keys = commands.Keys({"tree": "k, ctrl+k", "pick_number": "?, comma"})
     assert keys.anywhere["tree"] == ["ctrl+k"] and keys.unbound == {"tree": "k"}
-    assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and "help" not in keys.plain
+    assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and not keys.plain["help"]
+    assert keys.on_branch["comma"] == "pick_number.2"

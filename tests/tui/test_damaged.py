@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from textual.widgets import Static
 
 from srbwriter import paths
 from srbwriter.story import Story, backup
-from srbwriter.tui.dialogs.ask import Refusal
-from srbwriter.tui.dialogs.trouble import DamagedNote
+from srbwriter.tui.dialogs.ask import Confirm
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import opened, visible
 
@@ -47,8 +45,8 @@ def cut(tmp_path: Path) -> Path:
 async def test_an_overwritten_file_is_shown_for_what_it_is(overwritten: Path, open_bench: OpenBench) -> None:
     before = overwritten.read_bytes()
     async with open_bench("") as bench:
-        note = await opened(bench, DamagedNote)
-        shown = str(note.query_one(Static).content)
+        await opened(bench, Confirm)
+        shown = visible(bench)
         for words in ("damaged", "What is left", "What is lost", "reading only", "srbwriter backup list",
                       "srbwriter backup restore", "srbwriter check", "1 known"):  # fmt: skip
             assert words in shown, words
@@ -69,8 +67,8 @@ async def test_a_passage_in_which_one_bit_changed_is_shown_to_be_read_over(
     changed = make(file).replace(b"Passage 30 of the tale", b"Massage 30 of the tale")
     file.write_bytes(changed)
     async with open_bench("") as bench:
-        note = await opened(bench, DamagedNote)
-        shown = str(note.query_one(Static).content)
+        await opened(bench, Confirm)
+        shown = visible(bench)
         assert "1 passage that may not be as written: “Massage 30 of the tale." in shown
         assert "nothing that can be counted" not in shown
         await bench.press("r")
@@ -85,20 +83,18 @@ async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_ben
         for command in ("generate", "memory", "author_note", "lore", "openings", "replace"):
             bench.screen.run(command)
             await bench.pilot.pause()
-            if isinstance(bench.app.screen, Refusal):  # for text typed at a prompt that did not open
-                assert "damaged" in visible(bench)
-                await bench.press("escape")
+            assert "damaged" in bench.last_said
             assert bench.app.screen is bench.screen, command
         assert bench.session.round is None
         assert "nodes read" not in bench.said  # a line, not the whole report
         await bench.press("ctrl+s")
-        await opened(bench, DamagedNote)
+        await opened(bench, Confirm)
 
 
 async def test_a_copy_of_what_is_left_can_be_written(overwritten: Path, open_bench: OpenBench) -> None:
     before = overwritten.read_bytes()
     async with open_bench("") as bench:
-        await opened(bench, DamagedNote)
+        await opened(bench, Confirm)
         text = bench.session.text()
         await bench.press("r")
         await bench.pilot.pause()
@@ -113,11 +109,11 @@ async def test_a_copy_of_what_is_left_can_be_written(overwritten: Path, open_ben
 
 async def test_a_file_of_which_nothing_is_left_offers_no_openings(cut: Path, open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
-        await opened(bench, DamagedNote)
+        await opened(bench, Confirm)
         assert "no word of it can be read" in visible(bench)
         assert "1 known" in visible(bench)  # found by the title, as the file's own mark is lost
         await bench.press("r")
-        await opened(bench, DamagedNote)
+        await opened(bench, Confirm)
         await bench.press("escape", *"words")
         assert bench.app.screen is bench.screen
         assert bench.screen.editor.text == ""
@@ -135,6 +131,4 @@ async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open
             await bench.press(*"lost")
             bench.screen.run("memory")
             await bench.settle()
-            assert isinstance(bench.app.screen, Refusal)
-            await bench.press("escape")
             assert bench.screen.editor.text == text

@@ -9,10 +9,9 @@ from textual import events
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
-from srbwriter.tui.dialogs.ask import AskWords, Confirm
+from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.openings import SamplePrompt
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.reading import ContextView, Reading
 from srbwriter.tui.tree.screen import TreeScreen
@@ -96,7 +95,7 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
         screen = await opened(bench, TreeScreen)
         for key in ("n", "escape"):  # both reach the tree before the prompt is there to take the second
             screen.post_message(events.Key(key, None))
-        await opened(bench, AskWords)
+        await opened(bench, Ask)
         await bench.press("escape")
         assert bench.app.screen is screen
         await bench.press("slash", "escape", "escape")

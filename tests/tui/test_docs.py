@@ -41,7 +41,7 @@ def test_every_picture_exists() -> None:
 
 KEYS = {
     "first-story.md": """
-        ctrl+z undo, ctrl+n generate, w take_word, d take_sentence, f take_paragraph, a take_less,
+        ctrl+z undo, ctrl+n generate, w take, d take, f take, a take,
         enter pick, r reroll, k kill, o edit_pick, tab switch, F1
         help, ctrl+g menu, F3 tree, ctrl+q quit
     """,
@@ -56,7 +56,7 @@ KEYS = {
     """,
     "terminal.md": """
         ctrl+z undo, tab switch, ctrl+b write_from, F6 tokens,
-        ctrl+o stories, end follow, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
+        ctrl+o stories, end scroll, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
         F9 single, ctrl+r read, ctrl+t quiet
     """,
     "themes.md": """
@@ -66,7 +66,7 @@ KEYS = {
         F12 log, ctrl+q quit, ctrl+z undo, F3 tree, ctrl+g menu, F8 context
     """,
     "../README.md": """
-        r reroll, w take_word, d take_sentence, f take_paragraph, k kill, ctrl+z undo, ctrl+g menu,
+        r reroll, w take, d take, f take, k kill, ctrl+z undo, ctrl+g menu,
         F1 help, ctrl+q quit
     """,
 }
@@ -81,7 +81,7 @@ TITLES = {
         "unexplored", "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
-        "restore", "openings", "replace", "split", "unexplored", "model", "import", "export",
+        "restore", "openings", "replace", "unexplored", "model", "import", "export",
     ],
     "themes.md": ["theme"],
     "trouble.md": ["model", "restore"],

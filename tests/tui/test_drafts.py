@@ -8,8 +8,7 @@ from textual.widgets import Input
 
 from srbwriter.session.drafts import DRAFTS, sheets_left
 from srbwriter.story import ROOT, StoryError
-from srbwriter.tui.dialogs.ask import AskWords
-from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.dialogs.ask import Ask, Sheet
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.reading import ContextView
 from srbwriter.tui.tree.screen import TreeScreen
@@ -122,7 +121,7 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(open_bench: Open
         bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("n")
-        await opened(bench, AskWords)
+        await opened(bench, Ask)
         await bench.press(*"wet quay")
         assert await kept(bench) == {f"note of node {node}": "wet quay"}
         await bench.press("enter")
@@ -139,7 +138,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("n")
-        asked = await opened(bench, AskWords)
+        asked = await opened(bench, Ask)
         assert asked.query_one(Input).value == "A quay"
         assert "before the program ended" in visible(bench)
         await bench.press("escape")

@@ -23,7 +23,7 @@ async def test_after_an_undone_pick_its_siblings_can_be_picked(open_bench: OpenB
 
 async def test_back_at_the_beginning_the_panes_are_empty(open_bench: OpenBench) -> None:
     async with open_bench(started=12) as bench:
-        await bench.choose("parent")
+        await bench.press("f3", "up", "enter")
         assert bench.session.text() == ""
         assert all(pane.text == "" for pane in bench.screen.grid.panes)
 

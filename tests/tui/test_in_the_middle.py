@@ -34,13 +34,9 @@ async def test_new_branches_in_the_middle_are_text_for_that_place(open_bench: Op
 async def test_at_the_end_they_are_branches(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
         bench.screen.editor.focus()
-        bench.screen.editor.move_to(4)
-        await bench.choose("write_at_end")
-        assert bench.app.screen is bench.screen and bench.session.round.parent == bench.session.node
         bench.screen.editor.move_to(len(TEXT))
-        first = bench.session.round
         await bench.press("ctrl+n")
-        assert bench.app.screen is bench.screen and bench.session.round is not first
+        assert bench.app.screen is bench.screen and bench.session.round.parent == bench.session.node
 
 
 async def test_typing_behind_a_sentence_by_the_model(open_bench: OpenBench) -> None:

@@ -10,21 +10,19 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import validate
-from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.session.sampling import Usual, Variety
+from srbwriter.engine.types import InvalidRequest, Sampling
 from srbwriter.tui import knobs
-from srbwriter.tui.knobs import KNOBS, Setup
+from srbwriter.tui.knobs import KNOBS
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import answer, visible
 
-USUAL = Usual(Sampling(), Stop(), Variety(), 1)
 BY_NAME = {knob.name: knob for knob in KNOBS}
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
 def test_what_is_shown_can_be_typed_again(knob: knobs.Parameter) -> None:
     value = knob.default
-    assert knobs.parse(knob, knobs.shown(knob, value)) == value
+    assert knobs.parse(knob, knobs.shown(value)) == value
 
 
 @given(st.sampled_from([knob for knob in KNOBS if knob.kind in ("int", "float")]), st.integers(-500, 500))
@@ -36,7 +34,7 @@ def test_steps_stay_in_range(knob: knobs.Parameter, steps: int) -> None:
 def test_texts_can_hold_newlines_and_quotes() -> None:
     stop = BY_NAME["stop"]
     value = ("\n\n", '"', "###")
-    assert knobs.parse(stop, knobs.shown(stop, value)) == value
+    assert knobs.parse(stop, knobs.shown(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -50,10 +48,9 @@ def test_what_cannot_be_read_names_the_knob(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("file", knobs.presets().values(), ids=lambda file: file.stem)
 def test_every_shipped_preset_is_one_the_engine_takes(file: Path) -> None:
-    setup = knobs.read_preset(file, Setup(Sampling(temperature=1.9), Stop(max_tokens=7)), USUAL)
-    validate(setup.sampling)
-    assert setup.stop.max_tokens == 7
-    assert setup.sampling.temperature != 1.9
+    about, sampling = knobs.read_preset(file, Sampling(temperature=1.9))
+    validate(sampling)
+    assert about
 
 
 @pytest.mark.parametrize("text", ["= =", "unknown = 1", "temperature = -5"])
@@ -61,7 +58,7 @@ def test_a_broken_preset_names_itself_or_the_knob(text: str, tmp_path: Path) -> 
     file = tmp_path / "broken.toml"
     file.write_text(text)
     with pytest.raises(InvalidRequest, match="broken|temperature"):
-        knobs.read_preset(file, Setup(Sampling(), Stop()), USUAL)
+        knobs.read_preset(file, Sampling())
 
 
 async def test_what_was_changed_comes_first_and_typing_narrows(open_bench: OpenBench) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from textual.widgets import OptionList
 from srbwriter import paths
 from srbwriter.demo import bundled_model
 from srbwriter.models import RecommendedModel, recommended
-from srbwriter.tui.dialogs.model import PICKS
 from srbwriter.tui.dialogs.picker import Picker
 from tests.fakes import hub
 from tests.fakes.hub import Hub
@@ -48,7 +46,6 @@ machine = "GPU"
 memory = 900_000_000_000_000
 [models.pages]
 """
-OFFER = "Larger models write better prose"
 
 
 @pytest.fixture(autouse=True)
@@ -89,9 +86,7 @@ async def until(bench: Bench, pattern: str) -> None:
 
 async def ended(bench: Bench) -> None:
     """Wait until the thread of the fetch has ended, and the writer has been told."""
-    download = bench.app.fetch._download
-    if download is not None:
-        await asyncio.wait([asyncio.wrap_future(download.result)])
+    await asyncio.wait([asyncio.wrap_future(bench.app.fetch.result)])
     await bench.settle()
 
 
@@ -140,7 +135,7 @@ async def test_branches_are_not_stopped_by_a_model_that_has_arrived(
         await ended(bench)
         assert "Novelist 3B is here; it is used when these branches have ended" in bench.status
         assert all(branch.live for branch in bench.session.round.branches)
-        bench.screen.run("stop_all")
+        bench.screen.run("back")
         await bench.settle()
         assert bench.session.loader.path == novelist.path
 
@@ -197,21 +192,11 @@ async def test_leaving_asks_once_and_escape_stops_a_fetch_when_no_branch_runs(
 async def test_what_is_in_the_way_is_said_in_one_sentence(
     trouble: str, open_bench: OpenBench, our_hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    match trouble:
-        case "offline":
-            monkeypatch.delenv("HF_ENDPOINT")
-            monkeypatch.setattr("srbwriter.models.pull.ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
-        case "mirror":
-            monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
-        case "gated":
-            our_hub.gated = True
-        case "missing":
-            our_hub.repositories.clear()
-        case "no space":
-            usage = shutil.disk_usage(Path.home())
-            monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
-        case _:
-            our_hub.flipped.add("novelist-Q4_K_M.gguf")
+    if trouble == "offline":
+        monkeypatch.delenv("HF_ENDPOINT")
+        monkeypatch.setattr("srbwriter.models.pull.ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
+    else:
+        our_hub.gated = True
     async with open_bench(fake=True) as bench:
         await choose(bench)
         await ended(bench)
@@ -224,29 +209,3 @@ async def test_what_is_in_the_way_is_said_in_one_sentence(
 def _closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
-
-
-# ---- the offer
-
-
-async def picks(bench: Bench, count: int) -> None:
-    for _ in range(count):
-        bench.app.offer.count_pick()
-    bench.app.typed_at = 0.0  # the last pick was long ago
-    await bench.settle()
-
-
-async def test_the_offer_is_made_once_after_ten_picks(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await picks(bench, PICKS - 1)
-        assert OFFER not in bench.said
-        await bench.press(*" Hard")
-        bench.app.offer.count_pick()
-        await bench.settle()
-        assert OFFER not in bench.said, "nobody is disturbed while typing"
-        await picks(bench, 0)
-        assert f"{OFFER}. “Change the model” in the menu (^g) lists free ones that fit" in bench.said
-        assert bench.app.screen is bench.screen
-    async with open_bench() as bench:
-        await picks(bench, PICKS)
-        assert OFFER not in bench.said

@@ -14,7 +14,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.formats import transfer
-from srbwriter.tui.dialogs.ask import Ask
+from srbwriter.tui.dialogs.ask import Ask, Confirm
 from srbwriter.tui.story.reading import LogView
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import answer, ended, opened
@@ -79,7 +79,7 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
         await asked(bench, "export", "rain.md")
         assert "The import of endless.json is still running; esc stops it" in bench.said
         assert "importing" in bench.screen.status_line.left[0]
-        bench.screen.run("stop_all")
+        bench.screen.run("back")
         left = bench.screen.status_line.left  # which a message hides
         assert "stopping the import" in " ".join(left) or not bench.app.transfers.busy
         await ended(bench)
@@ -114,7 +114,7 @@ async def test_the_question_names_the_formats_and_no_name_is_no_export(
         for words in (".json srbwriter JSON", ".md Markdown", ".txt Plain text", ".epub EPUB"):
             assert words in screen.heading
         assert str(Path.cwd()) in screen.heading
-        assert screen._answer == "Rain.md"
+        assert screen.words == "Rain.md"
         await bench.press("escape")
         for command in ("export", "import"):
             await asked(bench, command, " ")
@@ -126,17 +126,12 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
     file = folder / "rain.txt"
     file.write_text("mine")
     async with open_bench() as bench:
-        for word in (None, "", "no", "yes"):
-            bench.app.said.clear()
+        for key in ("escape", "r"):
             await asked(bench, "export", "rain.txt")
-            assert "rain.txt exists. Type yes" in (await opened(bench, Ask)).heading
-            if word is None:
-                await bench.press("escape")
-            else:
-                await answer(bench, word)
+            await opened(bench, Confirm)
+            await bench.press(key)
             await ended(bench)
-            assert ("Kept " in bench.said) is (word != "yes")
-            assert file.read_text() == ("It rained." if word == "yes" else "mine"), word
+            assert file.read_text() == ("It rained." if key == "r" else "mine"), key
 
 
 UNREADABLE = {

@@ -65,10 +65,8 @@ async def test_without_branches_digits_are_typed_and_a_new_round_leaves_the_curs
     async with open_bench(TEXT) as bench:
         await bench.press("1", "9")
         assert bench.screen.editor.text == TEXT + "19"
-        await bench.press("home")
-        await bench.choose("write_at_end")
-        await bench.press("S", "o")
-        assert bench.screen.editor.text == "So" + TEXT + "19"
+        await bench.press("ctrl+n", "S", "o")
+        assert bench.screen.editor.text == TEXT + "19So"
 
 
 async def test_arrows_and_tab_choose_the_first_pane(open_bench: OpenBench) -> None:

@@ -4,14 +4,7 @@ A handler translates a key into one or two calls of the session and shows the re
 front end would need as well belong to the session.
 """
 
-from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, chapters, book, stories, tree, knobs, ahead, tokens, bans,
-    rewriting, wishes, steering, variety, view,
-)  # fmt: skip
+from srbwriter.tui.actions import branches, story, tree, instruments, book, view  # isort: skip - in order
 from srbwriter.tui.commands import COMMANDS
 
-__all__ = [
-    "COMMANDS", "ahead", "bans", "book", "branches", "chapters", "knobs",
-    "rewriting", "steering", "stories", "story", "tokens",
-    "tree", "variety", "view", "wishes",
-]  # fmt: skip
+__all__ = ["COMMANDS", "book", "branches", "instruments", "story", "tree", "view"]

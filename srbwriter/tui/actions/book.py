@@ -1,65 +1,130 @@
-"""Commands for a long story: its summaries, its outline, names for the lorebook, and words by day."""
+"""Commands for a long story: chapters, summaries, the outline, names for the lorebook, and words by day."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
-
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from srbwriter.session.naming import MOST_CHARACTERS
 from srbwriter.session.so_far import Part, Summary
-from srbwriter.story.model import Progress, counted
+from srbwriter.story.model import counted
 from srbwriter.story.outline import words_with_scenes
 from srbwriter.tui import options
+from srbwriter.tui.actions.instruments import when_done
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.base import QUIT, Dialog
+from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
 
-BOOK = "Book"
+CHAPTERS, BOOK = "Chapters", "Book"
 
-_LOOKS = 0.1  # seconds between two looks at what the model writes
-_OUTLINE = (
-    "A line for each chapter, “title: what happens”. The model reads the lines of the chapter that is being "
-    "written and of the next one, where the author's note stands."
+_PREVIEW = 2_000  # characters of a chapter that the list shows
+_FIRST_WORDS = 40  # characters of a scene that the list shows
+
+
+@command(CHAPTERS, "Chapter or scene here", writes=True)
+def chapter(screen: WriteScreen) -> None:
+    """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
+    session, place = screen.session, screen.editor.cursor
+    story = session.story
+    here = next((each for each in story.outline() if each.begin <= place <= each.end), None)
+
+    def put(title: str) -> None:
+        if here is None:
+            story.begin_chapter(place, title)
+        else:
+            story.set_heading(here.begin, title)
+
+    def take(title: str) -> bool:
+        done = screen.guarded(lambda: session.together(lambda: put(title)))
+        screen.show_story(where_changed=True)
+        return done
+
+    now, draft = here.title if here is not None else "", session.draft("chapter title")
+    screen.app.push_screen(Ask("Chapter title; empty for a scene break", now, take, draft))
+
+
+@command(CHAPTERS, "Chapters")
+def chapters(screen: WriteScreen) -> None:
+    """List chapters and scenes with their words, and go to one."""
+    text, found = screen.editor.text, screen.session.story.outline()
+    if not found:
+        screen.notify("There are no chapters yet. “Chapter or scene here” begins one at the cursor.")
+        return
+    choices: list[Choice] = []
+    ends = [*(each.begin for each in found[1:]), len(text)]
+    for index, (here, end) in enumerate(zip(found, ends, strict=True)):
+        preview = text[here.begin : min(end, here.begin + _PREVIEW)].strip()
+        first = " ".join(text[here.end : end][:_PREVIEW].split())[:_FIRST_WORDS]
+        title = f"{words_with_scenes(found, index):>6}  {here.title or f'  {here.shown}  {first}'}"
+        choices.append(Choice(here.begin, title, preview=preview or "(no words)"))
+
+    def chosen(start: int) -> None:
+        screen.go_to_story()
+        _go(screen, start)
+
+    at = max((each.begin for each in found if each.begin <= screen.editor.cursor), default=None)
+    screen.ask(Picker("Chapters with their words", choices, at=at), chosen)
+
+
+@command(CHAPTERS, "Move the chapter up", writes=True)
+def chapter_up(screen: WriteScreen) -> None:
+    """Put the chapter with the cursor before the previous one; its scenes move with it."""
+    _move(screen, later=False)
+
+
+@command(CHAPTERS, "Move the chapter down", writes=True)
+def chapter_down(screen: WriteScreen) -> None:
+    """Put the chapter with the cursor behind the next one; its scenes move with it."""
+    _move(screen, later=True)
+
+
+def _move(screen: WriteScreen, *, later: bool) -> None:
+    place = screen.session.move_chapter(screen.editor.cursor, later=later)
+    screen.show_story()
+    _go(screen, place)
+
+
+def _go(screen: WriteScreen, place: int) -> None:
+    """Put the cursor at the chapter that starts at ``place``, with its heading in the first row."""
+    screen.editor.move_to(place)
+    screen.editor.scroll_to_character(place)
+
+
+_NO_SUMMARY = (
+    "The model writes a summary when the window no longer holds this chapter. enter writes one yourself."
 )
+
+
+def _part_here(screen: WriteScreen) -> Part | None:
+    """Return the part of the book with the cursor, or the first one; if there is none, notify the writer."""
+    parts = [part for part, _ in screen.session.book.parts()]
+    if not parts:
+        screen.notify("Nothing is written yet.")
+        return None
+    return max(parts, key=lambda part: (part.begin <= screen.editor.cursor, part.begin))
 
 
 @command(BOOK, "The story so far")
 def so_far(screen: WriteScreen) -> None:
     """Read and edit the summaries that the model reads of chapters that its window no longer holds."""
-    found = screen.session.book.parts()
-    if not found:
-        screen.notify("Nothing is written yet.")
+    if (here := _part_here(screen)) is None:
         return
-    at = next((part for part, _ in reversed(found) if part.begin <= screen.editor.cursor), found[0][0])
-    choices = [Choice(part, part.title, _about(summary), _preview(summary)) for part, summary in found]
-    screen.ask(Picker("The story so far", choices, at=at, foot="enter edits · {keys} · type to narrow"),
-               lambda part: _edit(screen, part))  # fmt: skip
+
+    def about(summary: Summary | None) -> str:
+        return "no summary" if summary is None else "written by the model" if summary.by_model else "yours"
+
+    choices = [
+        Choice(part, part.title, about(summary), summary.text if summary is not None else _NO_SUMMARY)
+        for part, summary in screen.session.book.parts()
+    ]
+    picker = Picker("The story so far", choices, at=here, foot="enter edits · {keys} · type to narrow")
+    screen.ask(picker, lambda part: _edit_summary(screen, part))
 
 
-def _about(summary: Summary | None) -> str:
-    if summary is None:
-        return "no summary"
-    return "written by the model" if summary.by_model else "yours"
-
-
-def _preview(summary: Summary | None) -> str:
-    empty = (
-        "The model writes a summary when the window no longer holds this chapter. enter writes one yourself."
-    )
-    return summary.text if summary is not None else empty
-
-
-def _edit(screen: WriteScreen, part: Part) -> None:
+def _edit_summary(screen: WriteScreen, part: Part) -> None:
     book = screen.session.book
     summary = next((one for known, one in book.parts() if known == part), None)
     words = summary.text if summary is not None else ""
@@ -84,101 +149,67 @@ def _outline(screen: WriteScreen, text: str) -> None:
     def take(words: str) -> bool:
         return screen.guarded(lambda: book.put_outline(words))
 
-    screen.app.push_screen(Sheet("Outline", text, _OUTLINE, take, screen.session.draft("outline")))
+    about = (
+        "A line for each chapter, “title: what happens”. The model reads the lines of the chapter that is "
+        "being written and of the next one, where the author's note stands."
+    )
+    screen.app.push_screen(Sheet("Outline", text, about, take, screen.session.draft("outline")))
 
 
 @command(BOOK, "Propose a line for the outline", writes=True)
 def propose_line(screen: WriteScreen) -> None:
     """Let the model say in one sentence what happens in the chapter with the cursor; you edit or drop it."""
-    book, place = screen.session.book, screen.editor.cursor
-    part = next((part for part, _ in reversed(book.parts()) if part.begin <= place), None)
-    if part is None:
-        screen.notify("Nothing is written yet.")
-        return
-
-    def show(line: str) -> None:
-        before = book.outline
-        _outline(screen, f"{before}\n{line}" if before else line)
-
-    _when_done(screen, book.propose_line(part), show)
+    book = screen.session.book
+    if (part := _part_here(screen)) is not None:
+        asked = book.propose_line(part)
+        when_done(screen, asked, lambda: _outline(screen, f"{book.outline}\n{asked.result()}".lstrip("\n")))
 
 
 @command(BOOK, "Add to the lorebook", writes=True)
 def add_to_lore(screen: WriteScreen) -> None:
     """Let the model write two sentences about the selected name from its passages; you edit or drop them."""
-    book, name = screen.session.book, " ".join(screen.editor.selected.split())
-    name = name or book.offered
+    session, book = screen.session, screen.session.book
+    name = " ".join(screen.editor.selected.split()) or book.offered
     if not name or len(name) > MOST_CHARACTERS:
         screen.notify(f"Select a name of at most {MOST_CHARACTERS} characters in the story first.")
         return
 
-    def show(text: str) -> None:
-        def take(words: str) -> bool:
-            return screen.guarded(lambda: book.add_entry(name, words))
+    def take(words: str) -> bool:
+        return screen.guarded(lambda: book.add_entry(name, words))
 
+    def show() -> None:
         about = f"The model reads this where “{name}” occurs. Written by the model: read it over."
-        draft = screen.session.draft(f"entry on {name}")
-        screen.app.push_screen(Sheet(f"Lorebook: {name}", text, about, take, draft, "adds it"))
+        draft = session.draft(f"entry on {name}")
+        screen.app.push_screen(Sheet(f"Lorebook: {name}", asked.result(), about, take, draft, "adds it"))
 
-    _when_done(screen, book.propose_entry(name), show)
-
-
-def _when_done(screen: WriteScreen, asked: Future[str], show: Callable[[str], None]) -> None:
-    """Show what the model has written, once it is done and no other screen is above the story."""
-    if not asked.done() or not screen.on_top:
-        screen.editor.set_timer(_LOOKS, lambda: _when_done(screen, asked, show))
-    elif (error := asked.exception()) is not None:
-        screen.notify(str(error), severity="error")
-    else:
-        show(asked.result())
+    asked = book.propose_entry(name)
+    when_done(screen, asked, show)
 
 
 @command(BOOK, "Words by day")
 def words_by_day(screen: WriteScreen) -> None:
     """Show the words of each day, and of this chapter, beside your goals."""
-    preferences = screen.app.preferences
-    days, goal = screen.session.story.days(), preferences[options.GOAL]
+    preferences, days = screen.app.preferences, screen.session.story.days()
+    goal, wanted = preferences[options.GOAL], preferences[options.CHAPTER_GOAL]
     chapter = chapter_words(screen)
-    lines = [_day_line(day, progress, days, goal) for day, progress in reversed(days.items())]
-    goals = [f"Goal of a day: {counted(goal, 'word')}" if goal else "No goal of a day (interface.goal)"]
-    if wanted := preferences[options.CHAPTER_GOAL]:
-        goals.append(f"This chapter: {chapter} of {wanted}  {bar(chapter / wanted)}")
+    lines = ["Words by day", f"Goal of a day: {counted(goal, 'word') if goal else 'none (interface.goal)'}"]
+    if wanted:
+        lines.append(f"This chapter: {chapter} of {wanted}  {bar(chapter / wanted)}")
     else:
-        goals.append(f"This chapter: {counted(chapter, 'word')}; no goal (interface.chapter_goal)")
-    screen.app.push_screen(Days([*goals, "", *(lines or ["Nothing is written yet."])]))
-
-
-def _day_line(day: str, progress: Progress, days: dict[str, Progress], goal: int) -> str:
-    most = max([goal, *(one.words for one in days.values()), 1])
-    reached = " ✓" if goal and progress.words >= goal else ""
-    minutes = f"{progress.seconds / 60:.0f} min"
-    return f"{day}  {progress.words:>6}  {bar(progress.words / most, 24)}  {minutes:>8}{reached}"
+        lines.append(f"This chapter: {counted(chapter, 'word')}; no goal (interface.chapter_goal)")
+    lines.append("" if days else "Nothing is written yet.")
+    most = max([goal, 1, *(day.words for day in days.values())])
+    for day, progress in reversed(days.items()):
+        reached = " ✓" if goal and progress.words >= goal else ""
+        minutes = f"{progress.seconds / 60:.0f} min"
+        lines.append(f"{day}  {progress.words:>6}  {bar(progress.words / most, 24)}  {minutes:>8}{reached}")
+    screen.app.push_screen(Confirm("\n".join(lines), {"escape": "goes back"}))
 
 
 def chapter_words(screen: WriteScreen) -> int:
     """Return the words of the chapter with the cursor."""
-    story, place = screen.session.story, screen.editor.cursor
-    found = story.outline()
-    starts = [at for at, one in enumerate(found) if one.title and one.begin <= place]
+    found = screen.session.story.outline()
+    starts = [at for at, one in enumerate(found) if one.title and one.begin <= screen.editor.cursor]
     if not starts:
         return screen.session.words - sum(one.words for one in found)
     return words_with_scenes(found, starts[-1])
-
-
-class Days(Dialog[None]):
-    """Shows lines about words and days."""
-
-    KEYS = "Words by day"
-    OPENED_BY = "words_by_day"
-    HEADING = "Words by day"
-    FOOT = "esc goes back"
-    BINDINGS = [QUIT]
-    DEFAULT_CSS = "Days VerticalScroll { height: auto; max-height: 30; }"
-
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__()
-        self._lines = lines
-
-    def content(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static("\n".join(self._lines), markup=False)

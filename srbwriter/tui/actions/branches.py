@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from srbwriter.engine.types import BranchState
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
-from srbwriter.story import NodeId
 from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
-from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.ask import Confirm, Sheet
 from srbwriter.tui.dialogs.base import hide_help
-from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_words import state_words
 
@@ -81,7 +79,6 @@ def _take(screen: WriteScreen, index: int, upto: int | None = None, text: str | 
         session.pick(index, upto, text, screen.app.goes_on)
     finally:
         if session.node != before:  # also if the pick worked and only the next round failed
-            screen.app.offer.count_pick()
             screen.show_story()
             screen.leave_panes()
 
@@ -163,7 +160,7 @@ def rewind(screen: WriteScreen) -> None:
     _steer(screen, "rewind", sentences=1)
 
 
-@command(THIS_BRANCH, "Edit, then pick", "o", asks=True, writes=True)
+@command(THIS_BRANCH, "Edit, then pick", "o", writes=True)
 def edit_pick(screen: WriteScreen) -> None:
     """Edit the branch's text, then add the edited text to the story."""
     pane = screen.grid.pane
@@ -186,9 +183,9 @@ def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
         screen.guarded(lambda: _take(screen, index, text=edited))
         return session.node != before  # True too if the pick worked and only the next round failed
 
-    def closed(picked: bool | None) -> None:
+    def closed(picked: str | None) -> None:
         current = session.round
-        if not picked and current is not None and current.branches[index].live:
+        if picked is None and current is not None and current.branches[index].live:
             session.steer(index, "resume")
 
     about = "Picking adds this text to the story; the branch itself does not change."
@@ -205,51 +202,25 @@ def copy(screen: WriteScreen) -> None:
         screen.notify(f"Branch {here[0].index + 1} is on the clipboard.")
 
 
-def _branch_node(screen: WriteScreen) -> NodeId | None:
-    """Return the story's node of the current branch; if there is none, notify the writer."""
-    here = branch_here(screen)
-    node = status.node_of(screen.session, here[0].index) if here is not None else None
-    if here is not None and node is None:
-        screen.notify("This branch has not been saved yet; try again in a moment.")
-    return node
-
-
 @command(THIS_BRANCH, "Bookmark this branch", "b")
 def bookmark(screen: WriteScreen) -> None:
     """Bookmark the branch, to find it later; again to remove the bookmark."""
-    if (node := _branch_node(screen)) is not None:
+    here = branch_here(screen)
+    node = status.node_of(screen.session, here[0].index) if here is not None else None
+    if node is not None:
         story = screen.session.story
         story.mark(node, bookmark=not story.node(node).bookmark)
 
 
-@command(PART, "Take a word more", "w")
-def take_word(screen: WriteScreen) -> None:
-    """Move the taking cursor to the next word's end."""
-    _move(screen, "word", 1)
+_STEPS: tuple[tuple[Unit, int], ...] = (("sentence", 1), ("word", 1), ("paragraph", 1), ("word", -1))
 
 
-def _move(screen: WriteScreen, unit: Unit, direction: int) -> None:
+@command(PART, "Take a part", "d,w,f,a", numbered=True)
+def take(screen: WriteScreen, number: int) -> None:
+    """Mark a sentence, a word or a paragraph more, or a word less; enter picks the branch up to there."""
     here = branch_here(screen)
     if here is not None:
-        here[0].move_take(unit, direction)
-
-
-@command(PART, "Take a sentence more", "d")
-def take_sentence(screen: WriteScreen) -> None:
-    """Move the taking cursor to the sentence's end."""
-    _move(screen, "sentence", 1)
-
-
-@command(PART, "Take a paragraph more", "f")
-def take_paragraph(screen: WriteScreen) -> None:
-    """Move the taking cursor to the paragraph's end."""
-    _move(screen, "paragraph", 1)
-
-
-@command(PART, "Take a word less", "a")
-def take_less(screen: WriteScreen) -> None:
-    """Move the taking cursor back one word."""
-    _move(screen, "word", -1)
+        here[0].move_take(*_STEPS[number - 1])
 
 
 ALL = "All branches"
@@ -260,13 +231,7 @@ def generate(screen: WriteScreen) -> None:
     """Write N branches from the end of the story; with the cursor in its middle, text for that place."""
     if screen.editor.has_focus and screen.editor.text[screen.editor.cursor :].strip():
         screen.run("write_here")
-    else:
-        write_at_end(screen)
-
-
-@command(ALL, "Write branches at the end", writes=True)
-def write_at_end(screen: WriteScreen) -> None:
-    """Write N branches from the end of the story, wherever the cursor is."""
+        return
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
     screen.session.generate()
@@ -286,14 +251,23 @@ def write_from(screen: WriteScreen) -> None:
         screen.notify("The story ends here already: branches go on from its end.")
 
 
-@command(ALL, "Stop everything")
-def stop_all(screen: WriteScreen) -> None:
-    """Stop an export or import, loading a model, all branches, or the download of a model."""
-    if _gave_up(screen):
+@command(ALL, "Step back", anywhere="escape")
+def back(screen: WriteScreen) -> None:
+    """On a branch, remove the taking cursor; else stop an export, import, load or fetch, or all branches."""
+    # It never moves the focus: keys pressed next would be words where commands were meant, or commands
+    # where words were.
+    pane = screen.grid.pane if screen.on_branch else None
+    if hide_help(screen):
         return
-    if screen.writing:
+    if screen.arrangement.quiet:
+        screen.rearrange(quiet=False)
+    elif pane is not None and pane.take is not None:
+        pane.take_to(0)
+    elif _gave_up(screen):
+        return
+    elif screen.writing:
         screen.session.stop_all()
-    elif not screen.app.fetch.cancel(screen):
+    elif pane is not None and not screen.app.fetch.cancel():
         screen.notify("Nothing is being written.")
 
 
@@ -305,34 +279,6 @@ def _gave_up(screen: WriteScreen) -> bool:
         work.stop()
         return True
     return screen.session.cancel_load()
-
-
-@command(ALL, "Step back", anywhere="escape")
-def back(screen: WriteScreen) -> None:
-    """On a branch, remove the taking cursor; else stop an export, import or load, or the branches."""
-    # It never moves the focus: keys pressed next would be words where commands were meant, or commands
-    # where words were.
-    pane = screen.grid.pane if screen.on_branch else None
-    if hide_help(screen):
-        return
-    if screen.arrangement.quiet:
-        screen.rearrange(quiet=False)
-    elif pane is not None and pane.take is not None:
-        pane.take_to(0)
-    elif pane is not None or screen.writing:
-        stop_all(screen)
-    else:
-        _gave_up(screen)
-
-
-@command(ALL, "Re-roll all branches")
-def reroll_all(screen: WriteScreen) -> None:
-    """Write all branches again with new seeds."""
-    current = screen.session.round
-    if current is None or not current.branches:
-        screen.notify("There is no branch here yet.")
-    else:
-        screen.session.reroll_all()
 
 
 @command(ALL, "A branch more", "plus,equals_sign")

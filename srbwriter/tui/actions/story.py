@@ -1,26 +1,33 @@
-"""Commands on the story's text: undo, find, export, import."""
+"""Commands on the story's text, and on whole stories: export, import, open, create, rename, copies.
+
+Opening another story saves every word of the current one first, ends its branches, and resets the screen. The
+model stays loaded.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Edit, StoryError, library
+from srbwriter.story import Edit, StoryError, files, library
+from srbwriter.story.backup import Backup, backups
 from srbwriter.story.edits import apply_edits
+from srbwriter.story.model import counted
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import Ask
+from srbwriter.tui.dialogs.ask import Ask, Confirm
 from srbwriter.tui.dialogs.openings import offer_openings
+from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.story.find import FindBar, ReplaceBar
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
-    from srbwriter.formats import Format
     from srbwriter.formats.transfer import Landed
     from srbwriter.tui.write.screen import WriteScreen
 
-STORY = "Story"
+STORY, STORIES = "Story", "Stories"
 
 
 @command(STORY, "Undo", anywhere="ctrl+z")
@@ -66,7 +73,7 @@ def _uncover(screen: WriteScreen) -> None:
         screen.rearrange(large=False)
 
 
-@command(STORY, "Find and replace", asks=True, writes=True)
+@command(STORY, "Find and replace", writes=True)
 def replace(screen: WriteScreen) -> None:
     """Replace words in the story, one place at a time or all at once; one undo reverts each step."""
 
@@ -94,55 +101,56 @@ def openings(screen: WriteScreen) -> None:
     offer_openings(screen)
 
 
-@command(STORY, "Export the story", asks=True)
+@command(STORY, "Export the story")
 def export(screen: WriteScreen) -> None:
     """Write the story to a file; its extension chooses the format: a book, Word, text or JSON."""
-    _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
-
-
-def _ask_target(screen: WriteScreen, suggested: str) -> None:
     from srbwriter import formats  # imported late: the formats would slow down the start
 
     labels: dict[str, str] = {}
     for form in formats.writable():
         labels.setdefault(form.extension, form.label)
     known = ", ".join(f"{extension} {label}" for extension, label in labels.items())
+    question = f"Export to which file in {Path.cwd()}? The extension chooses the format: {known}"
+
+    def take(name: str) -> bool:
+        return not name.strip() or screen.guarded(lambda: _format_of(_path(name)))
 
     def answered(name: str) -> None:
         if name.strip():
-            _check(screen, name)
+            _export(screen, _path(name))
 
-    question = f"Export to which file in {Path.cwd()}? The extension chooses the format: {known}"
-    screen.ask(Ask(question, suggested, select=True), answered)
+    name = f"{library.file_name(screen.session.title)}.md"
+    screen.ask(Ask(question, name, take, select=True), answered)
 
 
-def _check(screen: WriteScreen, name: str) -> None:
-    """Ask again for a name that cannot be used, and for permission to replace a file."""
+def _format_of(target: Path) -> str:
+    """Return the name of the format of a file to be written. Raises StoryError if it cannot be."""
     from srbwriter import formats
     from srbwriter.formats import transfer
 
-    target = _path(name)
-    form = formats.for_file(target)
-    try:
-        if form is None:
-            raise StoryError(formats.no_extension(target))
-        transfer.check_target(target, force=True)
-    except StoryError as error:
-        screen.notify(str(error), severity="error")
-        _ask_target(screen, name)
-        return
+    if (form := formats.for_file(target)) is None:
+        raise StoryError(formats.no_extension(target))
+    transfer.check_target(target, force=True)
+    return form.name
 
-    def answered(word: str | None) -> None:
-        if word is not None and word.strip().casefold() == "yes":
-            _export(screen, target, form, force=True)
-        else:
-            screen.notify(f"Kept {target}.")
 
-    if target.exists():
-        question = f"{target} exists. Type yes to replace it; anything else keeps it."
-        screen.app.push_screen(Ask(question), answered)
+def _export(screen: WriteScreen, target: Path) -> None:
+    """Begin to write a file; ask before one is replaced."""
+    from srbwriter.formats import transfer
+
+    def begin() -> None:
+        screen.session.save()
+        work = transfer.Export(screen.session.story.file, target, _format_of(target), force=exists)
+        screen.app.transfers.begin("export", target.name, work, ended)
+
+    def ended(landed: Landed) -> None:
+        screen.notify(f"Exported to {landed.path}.")
+
+    if exists := target.exists():
+        answers = {"r": "replaces it", "escape": "keeps it"}
+        screen.ask(Confirm(f"{target} exists.", answers), lambda _: begin())
     else:
-        _export(screen, target, form, force=False)
+        begin()
 
 
 def _path(name: str) -> Path:
@@ -153,26 +161,21 @@ def _path(name: str) -> Path:
     return (Path.cwd() / paths.expanded(name)).absolute()
 
 
-def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> None:
-    from srbwriter.formats import transfer
-
-    screen.session.save()
-    story = screen.session.story
-    work = transfer.Export(story.file, target, form.name, force)
-
-    def ended(landed: Landed) -> None:
-        screen.notify(f"Exported to {landed.path}.")
-
-    screen.app.transfers.begin("export", target.name, work, ended)
-
-
-@command(STORY, "Import a file", asks=True)
+@command(STORY, "Import a file")
 def import_(screen: WriteScreen) -> None:
     """Create a story from a text, a folder, or another program's file, and open it."""
+    from srbwriter.formats import transfer
 
     def answered(name: str) -> None:
-        if name.strip():
-            _import(screen, _path(name))
+        if not name.strip():
+            return
+        file = _path(name)
+
+        def opened(landed: Landed) -> None:
+            screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))
+
+        work = transfer.Import(file, paths.library_dir(), as_one=file.is_dir())
+        screen.app.transfers.begin("import", file.name, work, opened, leaves=True)
 
     question = (
         f"Import which file in {Path.cwd()}? The format is detected, and the file becomes a new story. "
@@ -181,11 +184,79 @@ def import_(screen: WriteScreen) -> None:
     screen.ask(Ask(question), answered)
 
 
-def _import(screen: WriteScreen, file: Path) -> None:
-    from srbwriter.formats import transfer
+@command(STORIES, "Another story", anywhere="ctrl+o")
+def stories(screen: WriteScreen) -> None:
+    """Open another story; every word of this one is saved."""
+    here = screen.session.story.file.resolve()
 
-    def opened(landed: Landed) -> None:
-        screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))
+    def about(story: library.StoryInfo) -> str:
+        where = "this one" if story.path.resolve() == here else _moment(story.modified)
+        return story.problem or f"{counted(story.words, 'word')} · {where}"
 
-    work = transfer.Import(file, paths.library_dir(), as_one=file.is_dir())
-    screen.app.transfers.begin("import", file.name, work, opened, leaves=True)
+    def chosen(file: Path) -> None:
+        if file.resolve() != here:
+            screen.app.open_story(file)
+
+    found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
+    choices = [Choice(story.path, story.title, about(story)) for story in found]
+    screen.ask(Picker("Stories, last changed first", choices, at=screen.session.story.file), chosen)
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+@command(STORIES, "New story")
+def new_story(screen: WriteScreen) -> None:
+    """Create an empty story in the library."""
+
+    def begin(title: str) -> None:
+        screen.app.open_story(files.begin(title.strip() or "Untitled", paths.library_dir()))
+
+    screen.ask(Ask("Title of the new story; it can wait"), begin)
+
+
+@command(STORIES, "Rename the story", writes=True)
+def rename_story(screen: WriteScreen) -> None:
+    """Change the title; the file keeps its name."""
+
+    def rename(title: str) -> None:
+        session = screen.session
+        if title.strip():
+            session.together(lambda: session.story.rename(title.strip()))
+            screen.notify(f"Renamed to {session.title}; the file is still {session.story.file.name}.")
+
+    screen.ask(Ask("New title of this story", screen.session.title, select=True), rename)
+
+
+@command(STORIES, "Snapshot")
+def snapshot(screen: WriteScreen) -> None:
+    """Save a named copy of the story as it is now."""
+
+    def take(name: str) -> None:
+        screen.keep_view()
+        screen.session.keep()
+        file = screen.session.story.snapshot(paths.backup_dir(), name)
+        screen.notify(f"Saved a copy of the story: {file}.")
+
+    screen.ask(Ask("Name for the copy of the story as it is now"), take)
+
+
+@command(STORIES, "Restore a copy")
+def restore(screen: WriteScreen) -> None:
+    """Open a snapshot or a daily copy as a new story; this one stays as it is."""
+    session = screen.session
+
+    def bring_back(copy: Backup) -> None:
+        session.keep()
+        title = files.moment_title(copy)
+        made = files.copy_as(copy.path, library.free_path(session.story.file.parent, title), title)
+        screen.app.open_story(made, [f"This is the copy. {session.title} is as you left it."])
+
+    copies = backups(session.story.backup_folder(paths.backup_dir()))
+    choices = [Choice(copy, copy.name or "daily", _moment(copy.at)) for copy in copies]
+    if choices:
+        title = "Copies of this story: the one you choose opens as a new story"
+        screen.ask(Picker(title, choices), bring_back)
+    else:
+        screen.notify("There are no copies of this story yet.")

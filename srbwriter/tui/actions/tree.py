@@ -33,26 +33,7 @@ def revisit(screen: WriteScreen, node: NodeId) -> None:
     screen.show_story()
 
 
-@command(TREE, "Back one pick")
-def parent(screen: WriteScreen) -> None:
-    """Go back to before the last pick."""
-    screen.session.keep()
-    above = screen.session.story.parent(screen.session.node)
-    if above is None:
-        screen.notify("This is the beginning.")
-    else:
-        revisit(screen, above)
-
-
-@command(TREE, "Split at the cursor", writes=True)
-def split(screen: WriteScreen) -> None:
-    """Split a passage in two at the cursor in the story, to branch off there."""
-    node = screen.session.split_at(screen.editor.cursor)
-    first = " ".join(screen.session.story.node(node).text.split()[:4])
-    screen.notify(f"Split: a new passage starts with: {first} …")
-
-
-@command(TREE, "Search the tree", asks=True)
+@command(TREE, "Search the tree")
 def search(screen: WriteScreen) -> None:
     """Find words in all branches, including those not picked."""
     screen.session.keep()

@@ -29,64 +29,24 @@ def switch(screen: WriteScreen) -> None:
         screen.go_to_story()
 
 
-@command(VIEW, "Branch to the left", "left")
-def left(screen: WriteScreen) -> None:
-    """Go to the branch on the left; if none is chosen, choose one."""
-    _step(screen, -1, 0)
+_STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
-def _step(screen: WriteScreen, columns: int, rows: int) -> None:
-    """Go to a neighbour of the chosen branch; if none is chosen, choose one."""
+@command(VIEW, "Another branch", "left,right,up,down", numbered=True)
+def go(screen: WriteScreen, number: int) -> None:
+    """Go to the branch on the left, on the right, above or below; if none is chosen, choose one."""
     if screen.unchosen:
         screen.choose_pane()
     else:
-        screen.grid.step(columns, rows)
+        screen.grid.step(*_STEPS[number - 1])
 
 
-@command(VIEW, "Branch to the right", "right")
-def right(screen: WriteScreen) -> None:
-    """Go to the branch on the right; if none is chosen, choose one."""
-    _step(screen, 1, 0)
-
-
-@command(VIEW, "Branch above", "up")
-def up(screen: WriteScreen) -> None:
-    """Go to the branch above; if none is chosen, choose one."""
-    _step(screen, 0, -1)
-
-
-@command(VIEW, "Branch below", "down")
-def down(screen: WriteScreen) -> None:
-    """Go to the branch below; if none is chosen, choose one."""
-    _step(screen, 0, 1)
-
-
-@command(READING, "Read on in this branch", "pagedown")
-def read_on(screen: WriteScreen) -> None:
-    """Scroll the branch down a page."""
-    if screen.grid.pane is not None:
-        screen.grid.pane.page(1)
-
-
-@command(READING, "Read back in this branch", "pageup")
-def read_back(screen: WriteScreen) -> None:
-    """Scroll the branch up a page; it stays there."""
-    if screen.grid.pane is not None:
-        screen.grid.pane.page(-1)
-
-
-@command(READING, "Follow this branch", "end")
-def follow(screen: WriteScreen) -> None:
-    """Keep the end of the branch in view while it grows."""
-    if screen.grid.pane is not None:
-        screen.grid.pane.follow_end()
-
-
-@command(READING, "To the branch's beginning", "home")
-def from_start(screen: WriteScreen) -> None:
-    """Scroll to the beginning of the branch."""
-    if screen.grid.pane is not None:
-        screen.grid.pane.rewind_view()
+@command(READING, "Scroll this branch", "pagedown,pageup,end,home", numbered=True)
+def scroll(screen: WriteScreen, number: int) -> None:
+    """Scroll by a page, to the end, where the branch follows what is written, or to the beginning."""
+    if (pane := screen.grid.pane) is not None:
+        steps = (lambda: pane.page(1), lambda: pane.page(-1), pane.follow_end, pane.rewind_view)
+        steps[number - 1]()
 
 
 @command(VIEW, "Next layout", anywhere="ctrl+l")
@@ -163,10 +123,9 @@ def menu(screen: WriteScreen) -> None:
 def theme(screen: WriteScreen) -> None:
     """Choose the colours; moving through the list previews each theme, escape restores the old one."""
     app = screen.app
-    before = app.theme
-    app.load_themes()
-    known = set(app.available_themes)
-    choices = [Choice(name, themes.title(file)) for name, file in themes.files().items() if name in known]
+    before, files = app.theme, app.load_themes()
+    choices = [Choice(file.stem, themes.title(file)) for file in files]
+    choices += [Choice(name, name) for name in app.available_themes if name not in {f.stem for f in files}]
 
     def chosen(name: str | None) -> None:
         app.show_theme(name or before)

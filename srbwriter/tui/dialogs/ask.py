@@ -1,4 +1,4 @@
-"""Dialogs that ask for a line, for one key, or for a short form. The caller supplies the question."""
+"""The questions that the program asks: one key, one line, or a text. The caller supplies the question."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from srbwriter.tui.commands import key_name
-from srbwriter.tui.dialogs.base import Bar, Dialog, Result
+from srbwriter.tui.commands import action, key_name
+from srbwriter.tui.dialogs.base import Bar, Dialog
+from srbwriter.tui.prose import Prose
 
 if TYPE_CHECKING:
     from srbwriter.session.drafts import Draft
 
 
 _ENDS = re.compile(r"[ \t]*(?:\r\n|\r|\n)\s*")
+_LEFT = "Recovered: you typed this before the program ended. It is not saved in the story yet."
 
 
 class LineInput(Input):
@@ -31,36 +34,88 @@ class LineInput(Input):
         self.replace(words, *self.selection)
 
 
-class Refusal(Bar[None]):
-    """Shows why a prompt did not open. Typed text is ignored."""
+class Confirm(Bar[str]):
+    """Ask for one key. Dismissed with that key, or None after escape; other keys do nothing.
 
-    FOOT = "esc or enter goes back"
+    Args:
+        question: the question; its first line is its title.
+        answers: maps each key to its meaning, shown after the key; ``escape`` may be one of the keys.
+    """
 
-    def __init__(self, reasons: Sequence[str]) -> None:
+    DEFAULT_CSS = "Confirm VerticalScroll { height: auto; max-height: 80vh; }"
+
+    def __init__(self, question: str, answers: Mapping[str, str]) -> None:
         super().__init__()
-        self._reasons = reasons
+        self._question, self._answers = question, answers
 
     def content(self) -> ComposeResult:
-        yield Static("\n".join(self._reasons) or "There is nothing to type into here.", markup=False)
+        title, line, rest = self._question.partition("\n")
+        with VerticalScroll():
+            yield Static(Content.assemble((title, "bold"), line, rest))
+        parts: list[tuple[str, str]] = []
+        for key, meaning in self._answers.items():
+            parts += [(key_name(key), "bold $text-accent"), (f" {meaning}   ", "")]
+        yield Static(Content.assemble(*parts), classes="answers")
 
     def on_key(self, event: events.Key) -> None:
-        event.stop()
-        if event.key in ("enter", "escape"):
-            self.close()
+        if event.key in self._answers and event.key != "escape":
+            event.stop()
+            self.close(event.key)
 
 
-LEFT = "Recovered: you typed this before the program ended. It is not saved in the story yet."
+class Form(Dialog[str]):
+    """Ask for words. Dismissed with them, or None if the writer cancelled.
 
+    Args:
+        question: the heading.
+        words: what is there first, unless ``draft`` has words that were left over from an earlier run.
+        take: applies the words; if it returns False, the form stays open.
+        draft: keeps the words safe while they are typed.
+    """
 
-class Ask(Bar[str]):
-    """Ask for one line. Dismissed with the answer, or None after escape."""
-
-    def __init__(self, question: str, answer: str = "", select: bool = False) -> None:
+    def __init__(
+        self, question: str, words: str = "", take: Callable[[str], bool] | None = None,
+        draft: Draft | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.heading, self._answer, self._select = question, answer, select
+        self._before, self._take, self._draft = words, take, draft
+        left = draft.words if draft is not None else None
+        self.heading = f"{question}\n{_LEFT}" if left is not None else question
+        self.words = words if left is None else left
+
+    def keep_typed(self, words: str) -> None:
+        """Put ``words`` into the draft. The last keys may be heard of after the form has closed."""
+        if words != self.words and self._draft is not None:
+            self._draft.typed(words)
+        self.words = words
+
+    def answer(self, words: str | None) -> None:
+        """Close with ``words``; None means that the writer cancelled."""
+        if not self.on_top or (words is not None and self._take is not None and not self._take(words)):
+            return
+        if self._draft is not None:
+            self._draft.drop()
+            self._draft = None
+        self.close(words)
+
+
+class Ask(Form, Bar[str]):
+    """Ask for one line. The arrows up and down show ``earlier`` answers, the last one at the end."""
+
+    def __init__(
+        self, question: str, words: str = "", take: Callable[[str], bool] | None = None,
+        draft: Draft | None = None, *, earlier: Sequence[str] = (), select: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(question, words, take, draft)
+        self._lines, self._at, self._select = [*earlier, ""], len(earlier), select
+        self.foot = "enter asks · ↑ earlier ones · esc goes back" if earlier else ""
 
     def content(self) -> ComposeResult:
-        yield LineInput(self._answer, compact=True, select_on_focus=self._select)
+        yield LineInput(self.words, compact=True, select_on_focus=self._select)
+
+    @on(LineInput.Changed)
+    def _typed(self, event: LineInput.Changed) -> None:
+        self.keep_typed(event.value)
 
     @on(LineInput.Submitted)
     def _submitted(self, event: LineInput.Submitted) -> None:
@@ -69,86 +124,63 @@ class Ask(Bar[str]):
     def action_close(self) -> None:
         self.answer(None)
 
-    def answer(self, answer: str | None) -> None:
-        """Close the dialog with ``answer``; None means that the writer cancelled."""
-        self.close(answer)
+    def on_key(self, event: events.Key) -> None:
+        line, at = self.query_one(LineInput), self._at + {"up": -1, "down": 1}.get(event.key, 0)
+        if at != self._at and 0 <= at < len(self._lines):
+            self._lines[self._at], self._at = line.value, at
+            line.value = self._lines[at]
+            line.cursor_position = len(line.value)
 
 
-class Drafted(Dialog[Result]):
-    """A dialog whose text a draft keeps safe while it is typed."""
-
-    _draft: Draft
-    _said: str
-    """The text that the draft has."""
-    _answered = False
-
-    def begin_draft(self, draft: Draft, words: str) -> None:
-        """Keep the text in ``draft`` from now on; ``words`` is the text that is shown first."""
-        self._draft, self._said = draft, words
-
-    def put_in_draft(self, words: str) -> None:
-        """Keep ``words``. The last keys may be heard of after the dialog has closed."""
-        if words != self._said and not self._answered:
-            self._said = words
-            self._draft.typed(words)
-
-    def finish(self, result: Result | None, words: str | None, take: Callable[[str], bool]) -> None:
-        """Let ``take`` apply ``words``, or drop the draft if there are none; then close with ``result``.
-
-        If ``take`` returns False, the dialog stays open.
-        """
-        if not self.on_top:
-            return
-        if words is None:
-            self._draft.drop()
-        elif not self._draft.give(words, take):
-            return
-        if self.on_top:
-            self._answered = True
-            self.close(result)
-
-
-class AskWords(Ask, Drafted[str]):
-    """Ask for text by the writer; ``draft`` keeps it safe while it is typed.
-
-    ``take`` applies the answer; if it returns False, the dialog stays open. ``answer`` is the initial text,
-    unless a draft was left over from an earlier run.
-    """
-
-    def __init__(self, question: str, take: Callable[[str], bool], draft: Draft, answer: str = "") -> None:
-        if (left := draft.words) is not None:
-            question, answer = f"{question}\n{LEFT}", left
-        super().__init__(question, answer)
-        self._take = take
-        self.begin_draft(draft, answer)
-
-    @on(LineInput.Changed)
-    def _typed(self, event: LineInput.Changed) -> None:
-        self.put_in_draft(event.value)
-
-    def answer(self, answer: str | None) -> None:
-        self.finish(answer, answer, self._take)
-
-
-class Confirm(Bar[str]):
-    """Ask for one key. Dismissed with that key, or None after escape; other keys do nothing.
+class Sheet(Form):
+    """Ask for a text; asks before it drops a change.
 
     Args:
-        question: the question.
-        answers: maps each key to its meaning, shown after the key; ``escape`` may be one of the keys.
+        question, words, take, draft: as for :class:`Form`.
+        about: one line about the purpose of the text.
+        keeps: what keeping the text does, shown after the key.
     """
 
-    def __init__(self, question: str, answers: Mapping[str, str]) -> None:
-        super().__init__()
-        self._question, self._answers = question, answers
+    KEYS = "On a sheet"
+    BADGE = "SHEET"
+    DEFAULT_CSS = """
+    Sheet > .box { height: 70%; }
+    Sheet > .box > .about { color: $text-muted; }
+    Sheet Prose { height: 1fr; border: none; background: $background; margin: 1 0; }
+    Sheet.-low > .box { height: 96%; }
+    Sheet.-low > .box > .about { display: none; }
+    Sheet.-low Prose { margin: 0; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # rows of the window
+
+    def __init__(
+        self, question: str, words: str, about: str, take: Callable[[str], bool], draft: Draft,
+        keeps: str = "keeps it",
+    ) -> None:  # fmt: skip
+        super().__init__(question, words, take, draft)
+        self._title, self._about, self._keeps = question, about, keeps
+        self.foot = f"^s {keeps} · esc goes back, and asks first if you changed something"
 
     def content(self) -> ComposeResult:
-        parts: list[tuple[str, str]] = [(f"{self._question}\n", "bold")]
-        for key, meaning in self._answers.items():
-            parts += [(key_name(key), "bold $text-accent"), (f" {meaning}   ", "")]
-        yield Static(Content.assemble(*parts))
+        yield Static(self._about, classes="about", markup=False)
+        yield Prose(self.words)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key in self._answers and event.key != "escape":
-            event.stop()
-            self.close(event.key)
+    def on_mount(self) -> None:
+        self.query_one(Prose).go_end().focus()
+
+    @on(Prose.Changed)
+    def _typed(self, event: Prose.Changed) -> None:
+        self.keep_typed(event.text)
+
+    @action("ctrl+s", "keep")
+    def action_keep(self) -> None:
+        """Keep the text and close the dialog."""
+        self.answer(self.query_one(Prose).text)
+
+    def action_close(self) -> None:
+        if self.query_one(Prose).text == self._before:
+            self.answer(None)
+            return
+        answers = {"s": self._keeps, "d": "discards your changes", "escape": "continues editing"}
+        asked = Confirm(f"{self._title}: you changed the text.", answers)
+        self.ask(asked, lambda key: self.action_keep() if key == "s" else self.answer(None))

@@ -1,4 +1,4 @@
-"""The picker of an opening: sample prompts, then the writer's own stories."""
+"""The list of openings: sample prompts, then the writer's own stories."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 
 KINDS = ("base", "instruct")
+_NEEDS_INSTRUCTION_MODEL = (
+    "This sample is a request, and the model only continues text. Choose an instruction model (Change the "
+    "model in the menu), or write the beginning yourself."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,17 @@ class SamplePrompt:
     simple: bool = False
     """Simple enough for a small model to continue."""
 
+    def choice(self) -> Choice:
+        """Return the entry of the list."""
+        about = f"{self.genre}, {self.form}" + (" · for instruct models" if self.kind == "instruct" else "")
+        parts = [
+            f"Request: {self.request}" if self.request else "",
+            self.text,
+            f"Memory: {self.memory}" if self.memory else "",
+            ", ".join(f"{name} {value}" for name, value in self.sampling.items()),
+        ]
+        return Choice(self, self.title, about, "\n\n".join(filter(None, parts)))
+
 
 def read_prompt(file: Path) -> SamplePrompt:
     """Read a sample prompt: TOML between two lines of +++, then a text."""
@@ -51,36 +66,16 @@ def load_prompts() -> list[SamplePrompt]:
     return sorted(found, key=lambda prompt: (prompt.kind, not prompt.simple, prompt.genre, prompt.title))
 
 
-def opening_choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choice]:
-    """Return picker entries: prompts that suit the model, other prompts, then the writer's own stories.
-
-    Choosing a story leaves the current one, so a story is never the preselected entry.
-    """
-    found: list[Choice] = []
-    ordered = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != instruct)
-    for prompt in ordered:
-        about = f"{prompt.genre}, {prompt.form}"
-        if prompt.kind == "instruct":
-            about += " · for instruct models"
-        found.append(Choice(prompt, prompt.title, about, _preview(prompt)))
-    return found + [Choice(path, title, "opens your story", f"{path}") for path, title in recent]
-
-
-def _preview(prompt: SamplePrompt) -> str:
-    parts = [prompt.text] if prompt.text else []
-    if prompt.request:
-        parts.insert(0, f"Request: {prompt.request}")
-    if prompt.memory:
-        parts.append(f"Memory: {prompt.memory}")
-    if prompt.sampling:
-        parts.append(", ".join(f"{name} {value}" for name, value in prompt.sampling.items()))
-    return "\n\n".join(parts)
-
-
 def offer_openings(screen: WriteScreen) -> None:
-    """Let the writer choose an opening; escape keeps the empty page."""
+    """Let the writer choose an opening; escape keeps the empty page.
+
+    Prompts that suit the model come first. Choosing a story leaves the current one, so a story is never the
+    preselected entry.
+    """
     session = screen.session
+    prompts = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != session.instruct)
     recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
+    stories = [Choice(path, title, "opens your story", str(path)) for path, title in recent]
 
     def chosen(value: object) -> None:
         if isinstance(value, SamplePrompt):
@@ -89,10 +84,10 @@ def offer_openings(screen: WriteScreen) -> None:
             screen.app.open_story(value)
 
     foot = "enter starts with it and writes branches · esc keeps an empty page"
-    if recent:
-        foot += " · your own stories are last in the list"
-    choices, typed = opening_choices(session.instruct, recent), screen.editor.type_words
-    screen.ask(Picker("Choose an opening, or write your own", choices, foot=foot, typed=typed), chosen)
+    foot += " · your own stories are last in the list" if stories else ""
+    choices = [*(prompt.choice() for prompt in prompts), *stories]
+    title = "Choose an opening, or write your own"
+    screen.ask(Picker(title, choices, foot=foot, typed=screen.editor.type_words), chosen)
 
 
 def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
@@ -120,12 +115,6 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
         screen.notify(words)
     if writes:
         screen.run("generate")
-
-
-_NEEDS_INSTRUCTION_MODEL = (
-    "This sample is a request, and the model only continues text. Choose an instruction model (Change the "
-    "model in the menu), or write the beginning yourself."
-)
 
 
 def _put(story: Story, prompt: SamplePrompt) -> None:

@@ -1,4 +1,4 @@
-"""A list to choose from with a filter line, and letters for jumping to a branch."""
+"""The list to choose from, with a line that narrows it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter.tui.commands import action, key_name
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import LineInput
 from srbwriter.tui.dialogs.base import Dialog
+from srbwriter.tui.widgets.lines import matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,41 +28,33 @@ class Choice:
     about: str = ""
     preview: str = ""
 
-    def matches(self, words: Sequence[str]) -> bool:
-        text = f"{self.title} {self.about}".casefold()
-        return all(word in text for word in words)
-
 
 class Picker(Dialog[Any]):
-    """A list with a filter line. Dismissed with the value of the chosen entry, or None."""
+    """A list with a line that narrows it. Dismissed with the value of the chosen entry, or None.
+
+    Args:
+        title: the heading.
+        choices: the entries.
+        at: the value of the entry that is highlighted first.
+        looked: is called with the value of each entry that is highlighted.
+        foot: the foot, if not the usual one.
+        aside: whether the list is at the edge, so that the screen below stays visible.
+        typed: if there is one, nothing is narrowed: what is typed closes the list, and goes there.
+    """
 
     KEYS = "Lists"
     BADGE = "LIST"
     CSS_PATH = "picker.tcss"
 
     def __init__(
-        self,
-        title: str,
-        choices: Sequence[Choice],
-        *,
-        at: Any = None,
-        looked: Callable[[Any], None] | None = None,
-        foot: str = "",
-        aside: bool = False,
+        self, title: str, choices: Sequence[Choice], *, at: Any = None,
+        looked: Callable[[Any], None] | None = None, foot: str = "", aside: bool = False,
         typed: Callable[[str], object] | None = None,
-    ) -> None:
-        """``aside`` puts the list at the edge, so that the screen below stays visible.
-
-        With ``typed`` there is nothing to narrow: what is typed closes the list, and goes there.
-        """
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._typed = typed
-        self.heading = title
-        self._choices = list(choices)
-        self._listed = list(choices)
-        self._at = at
-        self._looked = looked
-        self.foot = foot or "enter takes it · {keys} · type to narrow"
+        self.heading, self.foot = title, foot or "enter takes it · {keys} · type to narrow"
+        self._choices, self._at, self._looked, self._typed = list(choices), at, looked, typed
+        self._listed = self._choices
         self._previews = any(choice.preview for choice in choices)
         self.set_class(self._previews, "-previews")
         self.set_class(aside, "-aside")
@@ -93,21 +86,17 @@ class Picker(Dialog[Any]):
     def _fill(self, at: Any = None) -> None:
         """List the entries that match the filter line, with the value ``at`` highlighted, or the first."""
         words = self.query_one(LineInput).value.casefold().split() if self._typed is None else []
-        self._listed = [choice for choice in self._choices if choice.matches(words)]
+        self._listed = [choice for choice in self._choices if matches(words, choice.title, choice.about)]
         self._list.clear_options()
-        self._list.add_options([Option(self._label(choice)) for choice in self._listed])
+        self._list.add_options([
+            Option(Content.assemble(choice.title, (f"  {choice.about}".rstrip(), "$text-muted")))
+            for choice in self._listed
+        ])  # fmt: skip
         if self._listed:
             values = [choice.value for choice in self._listed]
             self._list.highlighted = values.index(at) if at is not None and at in values else 0
-            return
-        none = f"Nothing matches “{' '.join(words)}”. {key_name('backspace')} widens the search."
-        self._list.add_option(Option(Content(none), disabled=True))
-        if self._previews:
-            self.query_one("#picker-preview", Static).update("")
-
-    @staticmethod
-    def _label(choice: Choice) -> Content:
-        return Content.assemble(choice.title, (f"  {choice.about}" if choice.about else "", "$text-muted"))
+        else:
+            self._list.add_option(Option(Content(f"Nothing matches “{' '.join(words)}”."), disabled=True))
 
     @on(LineInput.Changed)
     def _narrowed(self, event: LineInput.Changed) -> None:
@@ -126,15 +115,10 @@ class Picker(Dialog[Any]):
         if self._looked is not None:
             self._looked(choice.value)
 
-    @on(OptionList.OptionSelected)
-    def _selected(self, event: OptionList.OptionSelected) -> None:
-        self._close_with(event.option_index)
-
     @on(LineInput.Submitted)
-    def _submitted(self) -> None:
-        self._close_with(self._list.highlighted)
-
-    def _close_with(self, at: int | None) -> None:
+    @on(OptionList.OptionSelected)
+    def _selected(self) -> None:
+        at = self._list.highlighted
         if at is not None and at < len(self._listed):
             self.close(self._listed[at].value)
 

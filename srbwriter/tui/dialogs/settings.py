@@ -7,9 +7,11 @@ loop over them. A change applies at once where that is possible, else at the nex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -27,7 +29,6 @@ from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Ask, LineInput
 from srbwriter.tui.dialogs.base import Dialog
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.widgets.lines import matches
 
 if TYPE_CHECKING:
@@ -52,67 +53,72 @@ class Row:
     put: Callable[[str | None], object]
     step: Callable[[int], object] | None = None
     why_not: str = ""
+    note: str = ""
 
     @property
     def label(self) -> Content:
         look = "$text-disabled" if self.why_not else "" if self.usual else "bold"
-        return Content.styled(f"{'  ' if self.usual else '* '}{self.title:<29}{self.value}", look)
+        return Content.styled(f"{'  ' if self.usual else '* '}{self.title:<29}{self.value}{self.note}", look)
 
 
 def parameter_rows(screen: WriteScreen) -> Iterable[Row]:
-    """Yield the settings for new branches."""
+    """Return the settings for new branches, those that writers change first before the others."""
     session = screen.session
     usual, can = session.usual, session.capabilities
-    setup = Setup(session.sampling, session.stop, session.variety, session.n)
-
-    def take(changed: Setup) -> None:
-        session.sampling, session.stop, session.variety = changed.sampling, changed.stop, changed.variety
-        session.n = changed.n
 
     def row(knob: Parameter) -> Row:
-        value, normal = setup.get(knob), knobs.value_of(usual, knob)
+        value, normal = knobs.get(session, knob), knobs.get(usual, knob)
 
         def put(text: str | None) -> None:
-            take(setup.put(knob, normal if text is None else knobs.parse(knob, text)))
+            knobs.put(session, knob, normal if text is None else knobs.parse(knob, text))
 
         def step(steps: int) -> None:
-            take(setup.put(knob, knobs.stepped(knob, value, steps)))
+            knobs.put(session, knob, knobs.stepped(knob, value, steps))
 
         note = "  of this model" if value == normal and knob.field in usual.of_model else ""
         first = knob.first or value != normal or bool(note)
         return Row(
             knob.name, knob.title, f"{knob.help}{_range(knob)}",
-            _FIRST if first else knobs.HEADINGS[knob.group], f"{knobs.shown(knob, value)}{note}",
-            value == normal, put, step, can.reason_for(knob),
+            _FIRST if first else f"{knob.group[0].upper()}{knob.group[1:]}", knobs.shown(value),
+            value == normal, put, step, can.reason_for(knob), note,
         )  # fmt: skip
 
-    return sorted(map(row, KNOBS), key=lambda row: row.group != _FIRST)
+    return sorted(map(row, knobs.KNOBS), key=lambda row: row.group != _FIRST)
+
+
+def _range(knob: Parameter) -> str:
+    if knob.choices:
+        return f" One of {', '.join(knob.choices)}."
+    if knob.minimum is None and knob.maximum is None:
+        return ""
+    low, high = number_words(knob.minimum), number_words(knob.maximum)
+    return f" {low} to {high}." if high else f" {low} or more."
 
 
 def program_rows(screen: WriteScreen) -> Iterable[Row]:
     """Yield the keys of ``config.toml``, but those that are settings for new branches."""
-    app, writing = screen.app, {launch.key_name(knob) for knob in KNOBS}
+    app, writing = screen.app, {launch.key_name(knob) for knob in knobs.KNOBS}
 
-    def row(key: Key[Any], heading: str) -> Row:
-        source = app.preferences.source(key)
-        value = app.preferences[key]
-
-        def put(text: str | None) -> None:
-            try:
-                note = app.preferences.put(key, key.default if text is None else key.read_text(text))
-            except ValueError as error:
-                raise ValueError(f"{text!r}: expected {key.expected}") from error
-            app.apply_preferences()
-            if note:
-                app.notify(note)
-
-        about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.env}"
-        where = "" if source == "default" else f"  ({source})"
-        words = value_words(value)
-        return Row(key.name, key.name, about, heading, f"{words or '–'}{where}", source == "default", put)
+    def put(key: Key[Any], text: str | None) -> None:
+        try:
+            note = app.preferences.put(key, key.default if text is None else key.read_text(text))
+        except ValueError as error:
+            raise ValueError(f"{text!r}: expected {key.expected}") from error
+        app.apply_preferences()
+        if note:
+            app.notify(note)
 
     for section, heading in SECTIONS.items():
-        yield from (row(k, heading) for k in app.preferences.table.section(section) if k.name not in writing)
+        for key in app.preferences.table.section(section):
+            source, value = app.preferences.source(key), app.preferences[key]
+            listed = cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
+            words = knobs.shown(value) if listed is None else ",".join(map(str, listed))
+            about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.env}"
+            if key.name not in writing:
+                yield Row(
+                    key.name, key.name, about, heading, words or knobs.OFF, source == "default",
+                    partial(put, key), note="" if source == "default" else f"  ({source})",
+                )  # fmt: skip
 
 
 class SettingsDialog(Dialog[None]):
@@ -156,7 +162,7 @@ class SettingsDialog(Dialog[None]):
         """List the settings that match the filter, with the cursor where it was."""
         words = self.query_one(LineInput).value.casefold().split()
         rows = [*parameter_rows(self._below), *program_rows(self._below)]
-        found = [row for row in rows if matches(words, row.name, row.title.casefold(), row.help.casefold())]
+        found = [row for row in rows if matches(words, row.name, row.title, row.help)]
         self._rows, options = [], list[Option]()
         for heading, some in groupby(found, lambda row: row.group):
             options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
@@ -215,7 +221,7 @@ class SettingsDialog(Dialog[None]):
     def _chosen(self) -> None:
         self.action_type()
 
-    @action("enter", "type a value", asks=True)
+    @action("enter", "type a value")
     def action_type(self) -> None:
         """Type the setting's value."""
 
@@ -224,8 +230,8 @@ class SettingsDialog(Dialog[None]):
                 row.put(text)
                 self._fill()
 
-            shown = "" if row.value == "–" else row.value.partition("  ")[0]
-            self.ask(Ask(f"{row.title} — {row.help}", shown, select=True), answered)
+            value = "" if row.value == knobs.OFF else row.value
+            self.ask(Ask(f"{row.title} — {row.help}", value, select=True), answered)
 
         self._change(ask)
 
@@ -233,32 +239,14 @@ class SettingsDialog(Dialog[None]):
     def action_presets(self) -> None:
         """Choose a preset."""
         session = self._below.session
-        before = Setup(session.sampling, session.stop, session.variety, session.n)
+        usual = replace(session.usual.sampling, seed=session.sampling.seed)
         choices = [
-            Choice(file, name, preview=knobs.preset_words(file, before, session.usual))
+            Choice(file, name, preview=knobs.preset_words(file, usual))
             for name, file in knobs.presets().items()
         ]
 
-        def picked(file: Any) -> None:
-            session.sampling = knobs.read_preset(file, before, session.usual).sampling
+        def picked(file: Path) -> None:
+            _, session.sampling = knobs.read_preset(file, usual)
             self._fill()
 
         self.ask(Picker("Presets", choices), picked)
-
-
-def _range(knob: Parameter) -> str:
-    if knob.choices:
-        return f" One of {', '.join(knob.choices)}."
-    if knob.minimum is None and knob.maximum is None:
-        return ""
-    low, high = number_words(knob.minimum), number_words(knob.maximum)
-    return f" {low} to {high}." if high else f" {low} or more."
-
-
-def value_words(value: Any) -> str:
-    """Return a value of ``config.toml`` as it is typed."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ",".join(str(item) for item in value)  # pyright: ignore
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

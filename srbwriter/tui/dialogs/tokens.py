@@ -15,6 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Region
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
@@ -31,7 +32,6 @@ _BEST = 10
 _COLUMN = 26  # cells of an alternative
 _PAGE, _ALL = 10, 1 << 30  # tokens
 _KEYS = "←→ token · ↑↓ other · ⏎ continues with it · b bans it here · esc back"
-_COLUMNS = 3
 
 
 def percent(logprob: float) -> str:
@@ -96,12 +96,11 @@ class TokenView(Dialog[None]):
         region, size, box = other.region, self.app.size, self.query_one(".box")
         if not region.height or not other.display:  # the other text is hidden: use the bottom of the window
             height = min(8, size.height // 2)
-            width, place = size.width, (0, size.height - height)
-        else:
-            width, height, place = region.width, min(region.height, _BEST + 4), (region.x, region.y)
-        box.styles.width, box.styles.offset = width, place
+            region = Region(0, size.height - height, size.width, height)
+        height = min(region.height, _BEST + 4)
+        box.styles.width, box.styles.offset = region.width, (region.x, region.y)
         box.styles.max_height = height
-        self._rows, self._width = max(1, height - 2 - (width < 70)), width - 2
+        self._rows, self._width = max(1, height - 2 - (region.width < 70)), region.width - 2
 
     # ---- the text that is shown
 
@@ -185,14 +184,14 @@ class TokenView(Dialog[None]):
             return
         token, others = text.tokens[place], self._others()
         self._mark(token.start, token.end)
-        own = next((one for one in text.known.get(place, ()) if one.id == token.id), None)
         here = f"{place + 1} of {len(text.tokens)}"
+        own = next((one for one in text.known.get(place, ()) if one.id == token.id), None)
         if own is not None:
             here += f"  “{own.shown}”  {percent(own.logprob)}  {-own.logprob / math.log(2):.1f} bits"
         elif self._why:
             here += f"  {self._why}"
-        banned = len(Tokens.of(self._below.session).without(text, place)) if not text.of_story else 0
-        here += f"  ({banned} banned)" if banned else ""
+        if not text.of_story and (banned := Tokens.of(self._below.session).without(text, place)):
+            here += f"  ({len(banned)} banned)"
         self._put(here, self._lines(others or (), token.id))
 
     def _put(self, here: str, lines: list[Content]) -> None:
@@ -203,22 +202,14 @@ class TokenView(Dialog[None]):
             self.query_one("#tokens-others", Static).update(others)
 
     def _lines(self, others: tuple[Alternative, ...], own: int) -> list[Content]:
-        """Lay out the alternatives in columns; a dot marks the token in the text, an arrow the chosen one."""
+        """List the alternatives; a dot marks the token in the text, an arrow the chosen one."""
         chosen = self._chosen_of(others, own)
-        columns = max(1, min(self._width // _COLUMN, _COLUMNS))
-        rows = max(1, min(self._rows, -(-len(others) // columns) if columns > 1 else len(others)))
-        rows = min(max(rows, min(self._rows, 5)), len(others))
-        first = max(0, chosen + 1 - rows * columns)
+        first = max(0, chosen + 1 - self._rows)
         lines: list[Content] = []
-        for row in range(first, first + rows):
-            parts: list[Content | tuple[str, str]] = []
-            for at in range(row, min(len(others), first + rows * columns), rows):
-                sign = "▸" if at == chosen else "·" if others[at].id == own else " "
-                share = percent(others[at].logprob)
-                room = _COLUMN - 4 - cell_len(share)
-                cell = f"{sign} {set_cell_size(others[at].shown, room)} {share} "
-                parts.append((cell, "bold $text-accent" if at == chosen else ""))
-            lines.append(Content.assemble(*parts))
+        for at, one in list(enumerate(others))[first : first + self._rows]:
+            sign, share = "▸" if at == chosen else "·" if one.id == own else " ", percent(one.logprob)
+            cell = f"{sign} {set_cell_size(one.shown, _COLUMN - 4 - cell_len(share))} {share} "
+            lines.append(Content.styled(cell, "bold $text-accent" if at == chosen else ""))
         return lines
 
     def _chosen_of(self, others: tuple[Alternative, ...], own: int) -> int:

@@ -21,8 +21,8 @@ from srbwriter.story.model import counted
 from srbwriter.story.outline import outline
 from srbwriter.story.words import count
 from srbwriter.tui.commands import action, key_name
+from srbwriter.tui.dialogs.ask import Sheet
 from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
-from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.write.welcome import refuse
@@ -157,7 +157,7 @@ class ContextView(Dialog[None]):
         self._show_again()
         return kept
 
-    @action("e", "edits the request", asks=True)
+    @action("e", "edits the request")
     def action_edit_request(self) -> None:
         """Edit the instruction for an instruction model; an empty text restores the default."""
         story = self._session.story

@@ -20,7 +20,7 @@ from srbwriter.story.context import DEFAULT_NOTE_DEPTH
 from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry
 from srbwriter.tui.commands import Keyed, action
-from srbwriter.tui.dialogs.ask import LineInput, Refusal
+from srbwriter.tui.dialogs.ask import LineInput
 from srbwriter.tui.dialogs.base import Dialog, keys_line_of
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.widgets.lines import Foot
@@ -277,14 +277,11 @@ class SidePanel(Dialog[None]):
         self.edit_entry("lore_text")
 
     def edit_entry(self, widget: str) -> None:
-        """Go to a field of the highlighted entry.
-
-        Without entries, a :class:`Refusal` says so, so that text typed for the field never runs commands.
-        """
+        """Go to a field of the highlighted entry."""
         if self._at is not None:
             self.query_one(f"#{widget}").focus()
         else:
-            self.app.push_screen(Refusal(["There are no entries yet; n makes one."]))
+            self.app.notify("There are no entries yet; n makes one.")
 
     def add_entry(self) -> None:
         """Add an entry and go to its name, which is also its first key; enter goes on to its text."""

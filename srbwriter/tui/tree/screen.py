@@ -19,7 +19,7 @@ from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
 from srbwriter.story.words import words_of
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import AskWords
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.widgets.lines import Foot
@@ -145,7 +145,7 @@ class TreeScreen(Page[NodeId]):
         """Bookmark the passage, to find it later; again to remove the bookmark."""
         self._mark(bookmark=not self._marks.bookmark)
 
-    @action("n", "note", asks=True)
+    @action("n", "note")
     def action_note(self) -> None:
         """Write a note on the passage."""
         if (node := self._own_node()) is None:
@@ -156,11 +156,11 @@ class TreeScreen(Page[NodeId]):
             return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(note=text)))
 
         draft = self.session.draft(f"note of node {node}")
-        self.app.push_screen(AskWords("Note", take, draft, self._marks.note))
+        self.app.push_screen(Ask("Note", self._marks.note, take, draft))
 
     # ---- looking
 
-    @action("slash", "search", asks=True)
+    @action("slash", "search")
     def action_search(self) -> None:
         """Find words in all branches."""
         self._search()

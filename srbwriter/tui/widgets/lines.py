@@ -67,8 +67,8 @@ class StatusLine(Widget):
 _STAYS = (
     "pick_number",
     "",
-    "left",
-    "take_sentence",
+    "go",
+    "take",
     "menu",
     "generate",
     "back",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from srbwriter.tui.commands import COMMANDS, Keys, key_name
+from srbwriter.tui.commands import Keys, key_name
 
 _ROOMY = 100  # from so many columns on, the key line uses longer labels
 
@@ -24,13 +24,13 @@ ESSENTIALS = (
     Essential(
         "pick a part",
         "On a chosen branch: mark a sentence, a word or a paragraph more. Enter picks the marked part.",
-        ("take_sentence", "take_word", "take_paragraph"),
+        ("take",),
     ),
     Essential(
         "choose a branch",
         "Plain keys act on the chosen branch, which has a bright frame. The last of these keys also leads "
         "back to the story.",
-        ("left", "right", "switch"),
+        ("go", "switch"),
     ),
     Essential("undo", "The last change to the story: a pick or your own words.", ("undo",)),
     Essential("menu", "All commands: type a word, enter runs the one that is highlighted.", ("menu",)),
@@ -41,10 +41,12 @@ ESSENTIALS = (
 
 def first_key(keys: Keys, command: str) -> str:
     """Return the key of a command that is shown, if possible one that works with any focus; "" if none."""
-    if COMMANDS[command].numbered:
+    if command == "pick_number":
         return "1–9"
-    found = [*keys.anywhere.get(command, []), *keys.plain.get(command, [])]
-    return key_name(found[0]) if found else ""
+    found = [*map(key_name, [*keys.anywhere[command], *keys.plain[command]])]
+    if command == "take":
+        return " ".join(found[:3])
+    return "".join(found[:2] if command == "go" else found[:1])
 
 
 def key_line_entries(
@@ -61,24 +63,22 @@ def key_line_entries(
     """
     roomy = width >= _ROOMY
 
-    def entry(command: str, label: str, *more: str) -> tuple[str, str, str]:
-        names = [first_key(keys, one) for one in (command, *more)]
-        between = "" if command == "left" else " "
-        return command, between.join(filter(None, names)), label
+    def entry(command: str, label: str) -> tuple[str, str, str]:
+        return command, first_key(keys, command), label
 
     entries: list[tuple[str, str, str]] = []
     if on_branch:
         part = "pick a part" if roomy else "part"
         entries += [
             entry("pick_number", "pick"),
-            entry("take_sentence", part, "take_word", "take_paragraph"),
+            entry("take", part),
             entry("switch", "story"),
         ]
     elif unchosen:
         entries += [
             entry("pick_number", "pick"),
             ("", "type", "to write" if roomy else "text"),
-            entry("left", "choose a branch" if roomy else "choose", "right"),
+            entry("go", "choose a branch" if roomy else "choose"),
         ]
     else:
         entries.append(entry("switch", "branches"))

@@ -49,7 +49,7 @@ class Letters:
             return False
         now = time.monotonic()
         self._typed = [one for one in self._typed if now - one.at <= _WINDOW]
-        command, _, number = screen.app.known_keys.command_on_branch(event.key).partition(".")
+        command, _, number = screen.app.known_keys.on_branch.get(event.key, "").partition(".")
         if not command or len({letter, *(one.letter for one in self._typed)}) > 2:
             self._write(letter)
             return True

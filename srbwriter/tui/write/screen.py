@@ -29,7 +29,7 @@ from srbwriter.tui import options
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
-from srbwriter.tui.dialogs.trouble import DamagedNote, crash_words
+from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.widgets import tints
 from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip
 from srbwriter.tui.write import status
@@ -57,7 +57,6 @@ log = logging.getLogger(__name__)
 
 _TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
 _MARGIN = 2  # cells beside the story, at least
-_CHOOSING = ("left", "right", "up", "down")  # commands that choose a pane while none is chosen
 
 
 class Branches(Vertical):
@@ -150,7 +149,7 @@ class WriteScreen(Screen[None]):
                 self.leave_panes()
         finally:
             self._begun = True
-            self.app.keyboard.open(asked=isinstance(self.app.screen, Confirm | DamagedNote))
+            self.app.keyboard.open(asked=isinstance(self.app.screen, Confirm))
             self.pump.settle()
 
     def _show_as_left(self, left: View) -> None:
@@ -216,7 +215,7 @@ class WriteScreen(Screen[None]):
     def is_run_of_commands(self, text: str) -> bool:
         """Return whether ``text``, which arrived at once, is one command of the chosen branch, repeated."""
         key = "space" if text[0] == " " else text[0]
-        return self.on_branch and len(set(text)) == 1 and bool(self.app.known_keys.command_on_branch(key))
+        return self.on_branch and len(set(text)) == 1 and bool(self.app.known_keys.on_branch.get(key))
 
     def leave_panes(self) -> None:
         self._unchosen, self._pane_chosen = True, False
@@ -241,11 +240,11 @@ class WriteScreen(Screen[None]):
             self._note_typing(event)
             return False
         key = event.key if isinstance(event, events.Key) else ""
-        command, _, number = self.app.known_keys.command_on_branch(key).partition(".")
+        command, _, number = self.app.known_keys.on_branch.get(key, "").partition(".")
         if key.isdecimal() and command == "pick_number":
             self.run(command, int(number))
             return True
-        if command in _CHOOSING and isinstance(event, events.Key) and not event.is_printable:
+        if command == "go" and isinstance(event, events.Key) and not event.is_printable:
             self.choose_pane()
             return True
         self._note_typing(event)
@@ -293,10 +292,7 @@ class WriteScreen(Screen[None]):
 
         if self.session.round is not self._round:
             self.flush()  # the previous key changed the branches, and they have not been painted yet
-        if known.asks:
-            self.app.run_prompt(self, handle)
-        else:
-            self.guarded(handle)
+        self.guarded(handle)
 
     def guarded(self, act: Callable[[], object]) -> bool:
         done, before = False, status.round_identity(self.session)
@@ -491,7 +487,6 @@ class WriteScreen(Screen[None]):
     def flush_slowly(self) -> None:
         self.app.transfers.watch()
         self.app.fetch.watch(self)
-        self.app.offer.watch(self)
         self._set_prefetch_focus()
         self._show_work()
         self._show_saved()

@@ -6,15 +6,14 @@ A read-only story accepts no typing at all, so that no typed text is lost.
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, files, library
-from srbwriter.story.backup import backups, newest_good
-from srbwriter.tui.dialogs.trouble import RESTORE, DamagedNote
+from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.trouble import damage_question
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
@@ -84,22 +83,17 @@ def tell_damage(screen: WriteScreen) -> None:
     story = screen.session.story
     if story.damage is None:
         return
-    left = sum(story.words_by_author().values())
-    folder = story.backup_folder(paths.backup_dir())
-    doubtful = [story.node(node).text for node in story.damage.doubtful[:5]]
-    good = newest_good(folder)
-    when = time.strftime("%Y-%m-%d %H.%M", time.localtime(good.at)) if good is not None else ""
+    question, answers, good = damage_question(story, story.damage)
 
-    def answered(answer: str) -> None:
-        if answer == RESTORE and good is not None:
+    def answered(key: str) -> None:
+        if key == "c" and good is not None:
             title = files.moment_title(good)
             made = files.copy_as(good.path, library.free_path(story.file.parent, title), title)
             screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
-        else:
+        elif key == "r":
             _recover(screen)
 
-    note = DamagedNote(story.file, story.damage, left, len(backups(folder)), doubtful, when)
-    screen.ask(note, answered)
+    screen.ask(Confirm(question, answers), answered)
 
 
 def _recover(screen: WriteScreen) -> None:

@@ -1,0 +1,266 @@
+"""Commands for the model, for the text that it gets besides the story, and for instruments on branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from srbwriter.config import keys
+from srbwriter.session.ahead import MODES, LookAhead, budget_of
+from srbwriter.session.bans import as_sheet, ban_phrases, sheet_lines
+from srbwriter.session.openings import Word, find_words, open_word, probability_words
+from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
+from srbwriter.session.rewriting import Passage, passage_at, place_at
+from srbwriter.session.steering import Steering
+from srbwriter.session.tokens import shown
+from srbwriter.session.wishes import ask_wish
+from srbwriter.story.model import counted
+from srbwriter.tui import options
+from srbwriter.tui.actions.branches import branch_here
+from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.dialogs.ask import Ask, Sheet
+from srbwriter.tui.dialogs.model import choose_model
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.dialogs.rewriting import RewriteView, wish_form
+from srbwriter.tui.dialogs.tokens import TokenView
+from srbwriter.tui.story.reading import ContextView
+from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, SidePanel
+from srbwriter.tui.widgets.tints import AUTHOR, NONE, SURPRISAL
+
+if TYPE_CHECKING:
+    from srbwriter.tui.write.screen import WriteScreen
+
+KNOBS = "The model"
+
+
+@command(KNOBS, "Memory", writes=True)
+def memory(screen: WriteScreen) -> None:
+    """Edit the text that the model reads before the story."""
+    screen.app.push_screen(SidePanel(screen.session, MEMORY))
+
+
+@command(KNOBS, "Author's note", writes=True)
+def author_note(screen: WriteScreen) -> None:
+    """Edit the text that the model reads near the end of the story."""
+    screen.app.push_screen(SidePanel(screen.session, NOTE))
+
+
+@command(KNOBS, "Lorebook", writes=True)
+def lore(screen: WriteScreen) -> None:
+    """Edit the entries that the model reads when one of their keys occurs in the story."""
+    screen.app.push_screen(SidePanel(screen.session, LORE))
+
+
+@command(KNOBS, "What the model sees", anywhere="f8")
+def context(screen: WriteScreen) -> None:
+    """Show the context by source, in tokens; edit the request to an instruction model."""
+    screen.session.keep()
+    screen.app.push_screen(ContextView(screen.session))
+
+
+@command(KNOBS, "Change the model")
+def model(screen: WriteScreen) -> None:
+    """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
+    choose_model(screen)
+
+
+_AHEAD = {
+    "off": "Next branches are written only after a pick.",
+    "focused": "While you read, the branches after the chosen one are written; its head says so.",
+    "all": "While you read, the branches after each one are written; heads say which are ready.",
+}
+
+
+@command(INSTRUMENTS, "Next branches while you read", anywhere="f5")
+def look_ahead(screen: WriteScreen) -> None:
+    """Write the next branches before you pick: after the chosen branch, after all of them, or not at all."""
+    preferences, looking = screen.app.preferences, LookAhead.of(screen.session)
+    mode = MODES[(MODES.index(preferences[keys.LOOK_AHEAD]) + 1) % len(MODES)]
+    note = preferences.put(keys.LOOK_AHEAD, mode)
+    looking.budget = budget_of(preferences)
+    words = f"Not now: {looking.why_not}." if looking.why_not else _AHEAD[mode]
+    screen.app.clear_notifications()  # pressed thrice, it says what holds now
+    screen.notify(f"{words} {note or ''}".rstrip())
+
+
+@command(INSTRUMENTS, "Token by token", anywhere="f6", writes=True)
+def tokens(screen: WriteScreen) -> None:
+    """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
+    if screen.editor.has_focus:
+        screen.app.push_screen(TokenView(screen, None, screen.editor.cursor))
+    elif (here := branch_here(screen)) is not None:
+        pane, branch = here
+        char = len(branch.text) if pane.follow else pane.first_in_view + 1
+        screen.app.push_screen(TokenView(screen, pane.index, pane.take or char))
+
+
+_COLOURS = (
+    Choice(NONE, "no colours", "all words look alike"),
+    Choice(AUTHOR, "who wrote what", "the model, edited by you, imported, yours"),
+    Choice(SURPRISAL, "unlikely words", "those that the model gave less than 1.6 %"),
+)
+
+
+@command(INSTRUMENTS, "Colour words")
+def colour_tokens(screen: WriteScreen) -> None:
+    """Colour words by who wrote them, or those that the model found unlikely."""
+    app = screen.app
+
+    def chosen(mode: str) -> None:
+        note = app.preferences.put(options.COLOUR_TOKENS, mode)
+        screen.session.keep()  # typing must be in the story before its authors are shown
+        app.apply_preferences()
+        if note:
+            screen.notify(note)
+
+    screen.ask(Picker("Colours of words", _COLOURS, at=app.preferences[options.COLOUR_TOKENS]), chosen)
+
+
+@command(INSTRUMENTS, "Banned phrases", writes=True)
+def bans(screen: WriteScreen) -> None:
+    """Edit the phrases that branches of this story must not contain; a list of clichés is suggested."""
+    session = screen.session
+    before = session.sampling.banned_phrases
+
+    def take(text: str) -> bool:
+        if why := session.capabilities.reason_for("banned_phrases"):
+            screen.notify(why, severity="error")
+            return False
+        phrases = sheet_lines(text)
+        done = screen.guarded(lambda: (ban_phrases(session, phrases), screen.app.knobs.keep()))
+        if done:
+            screen.notify(
+                f"{counted(len(phrases), 'phrase')} banned." if phrases else "No phrase is banned now."
+            )
+        return done
+
+    banned = f"{counted(len(before), 'phrase')} banned."
+    state = banned if before else "None banned yet: this is a suggested list."
+    about = f"A branch that writes one of these goes back and writes something else. One per line. {state}"
+    draft = session.draft("bans")
+    screen.app.push_screen(Sheet("Banned phrases", as_sheet(before), about, take, draft, "bans them"))
+
+
+@command(INSTRUMENTS, "Another sentence here", writes=True)
+def rewrite(screen: WriteScreen) -> None:
+    """Write other words for the selected passage, or the sentence at the cursor; pick one to replace it."""
+    view = screen.editor.view
+    _show(screen, passage_at(screen.editor.text, *sorted((view.start, view.end))))
+
+
+@command(INSTRUMENTS, "Write here", writes=True)
+def write_here(screen: WriteScreen) -> None:
+    """Write text for the place of the cursor; pick one to put it there. What follows stays."""
+    _show(screen, place_at(screen.editor.text, screen.editor.cursor))
+
+
+def _show(screen: WriteScreen, passage: Passage) -> None:
+    screen.session.may_write()
+    screen.app.push_screen(RewriteView(screen, passage))
+
+
+@command(INSTRUMENTS, "Ask for a change", writes=True)
+def ask_change(screen: WriteScreen) -> None:
+    """Write new branches that follow a wish in one line; it applies to these branches only."""
+    if screen.arrangement.quiet:
+        screen.rearrange(quiet=False)
+    _ask_wish(screen, "Change in new branches")
+
+
+@command(INSTRUMENTS, "Ask for a change in this branch", writes=True)
+def ask_change_here(screen: WriteScreen) -> None:
+    """Write only this branch again, with a wish in one line; the others continue."""
+    here = branch_here(screen)
+    if here is not None:
+        _ask_wish(screen, f"Change in branch {here[0].index + 1}", here[0].index)
+
+
+def _ask_wish(screen: WriteScreen, question: str, index: int | None = None) -> None:
+    session = screen.session
+    take: Callable[[str], bool] = lambda wish: screen.guarded(lambda: ask_wish(session, wish, index))  # noqa: E731
+    screen.app.push_screen(wish_form(session, question, take))
+
+
+@command(INSTRUMENTS, "Steer this branch")
+def steer(screen: WriteScreen) -> None:
+    """Write a note that only this branch follows from now on."""
+    here = branch_here(screen)
+    if here is None:
+        return
+    (pane, branch), session = here, screen.session
+    index, steering = pane.index, Steering.of(session)
+
+    def put(note: str) -> None:
+        steering.put_note(index, note)
+        follows = f"follows its note{'' if branch.live else ' when it is extended'}"
+        screen.notify(f"Branch {index + 1} {follows if note.strip() else 'has no note'}.")
+
+    def take(note: str) -> bool:
+        return screen.guarded(lambda: put(note))
+
+    question = f"Note for branch {index + 1} alone; leave it empty for none"
+    draft = session.draft(f"note for branch {index + 1}")
+    screen.app.push_screen(Ask(question, steering.note(index), take, draft))
+
+
+@command(INSTRUMENTS, "Order of the branches")
+def order(screen: WriteScreen) -> None:
+    """Sort ended branches: as written, or the likeliest words first."""
+
+    def chosen(name: str) -> None:
+        why = screen.session.capabilities.reason_for("prompt_logprobs") if name == BY_PROBABILITY else ""
+        if why:
+            screen.notify(why, severity="warning")
+        else:
+            screen.grid.sort_by(name)
+
+    choices = [Choice(name, name, about) for name, about in ORDERS.items()]
+    screen.ask(Picker("Order of the branches", choices, at=screen.grid.sorting), chosen)
+
+
+@command(INSTRUMENTS, "Words that no branch begins with", writes=True)
+def unexplored(screen: WriteScreen) -> None:
+    """List likely first words that no branch begins with; enter starts a branch with one."""
+    session = screen.session
+    if why := session.capabilities.reason_for("next_logprobs"):
+        screen.notify(why, severity="warning")
+        return
+    if session.round is None:
+        screen.notify("There are no branches yet. Write some first.")
+        return
+
+    def text(word: Word) -> str:
+        return shown(word.raw, "the end").strip() or "␣"
+
+    def chosen(word: Word) -> None:
+        open_word(session, word)
+        screen.notify(f'A branch starts with "{text(word)}" (marked "chosen by you").')
+
+    def listed() -> None:
+        found = finding.result()
+        choices = [
+            Choice(
+                word, f"{text(word):<14} {probability_words(word.probability):>6}",
+                "branch " + ", ".join(str(index + 1) for index in word.branches) if word.branches else "",
+            )
+            for word in found.words
+        ]  # fmt: skip
+        title = f"These branches cover {probability_words(found.covered)} of likely beginnings"
+        foot = "enter starts a branch with this word · esc goes back"
+        screen.ask(Picker(title, choices, foot=foot), chosen)
+
+    finding = find_words(session)
+    when_done(screen, finding, listed)
+
+
+_LOOKS = 0.05  # seconds between two looks at what the model says
+
+
+def when_done(screen: WriteScreen, asked: Future[Any], show: Callable[[], object]) -> None:
+    """Call ``show``, which opens a dialog, once the model has answered and the writer neither types nor is
+    in another dialog."""
+    if not (asked.done() and screen.on_top and screen.app.writer_rests):
+        screen.editor.set_timer(_LOOKS, lambda: when_done(screen, asked, show))
+    else:
+        screen.guarded(show)
