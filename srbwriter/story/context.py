@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import accumulate, groupby
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import regex
 
@@ -117,15 +117,6 @@ class Layout:
 
     cut: Position | None = None
     anchors: Mapping[str, Position] = field(default_factory=dict[str, Position])
-
-    def to_json(self) -> dict[str, Any]:
-        return {"cut": self.cut, "anchors": dict(self.anchors)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Layout:
-        """The inverse of :meth:`to_json`."""
-        cut, anchors = value["cut"], value["anchors"]
-        return cls(cut and Position(*cut), {key: Position(*place) for key, place in anchors.items()})
 
 
 @dataclass(frozen=True, slots=True)
