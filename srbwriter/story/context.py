@@ -465,29 +465,23 @@ def _settle(
 
     An item near the end of a story breaks the cached prefix whenever it moves. So it keeps its place
     (``anchors``) while the story grows past it, by up to ``drift`` characters. The items behind a break then
-    move too, since that costs nothing more, and so do items that would soon have to move, since one break is
-    cheaper than two.
+    move too, since that costs nothing more.
     """
-    kept, ideals = dict[str, int](), dict[str, int]()
-    must, due = set[str](), set[str]()
+    kept, ideals, moving = dict[str, int](), dict[str, int](), set[str]()
     for item in items:
         ideal = story.line_start(max(item.depth, 1), cut)
         old = story.find(anchors[item.key]) if item.key in anchors else None
         if item.wanted:
             ideals[item.key] = ideal
         if old is None or old < cut or not story.opens(old):
-            must |= {item.key} if item.wanted else set()
+            moving |= {item.key} if item.wanted else set()
             continue
         kept[item.key] = old
         if ideal - old > drift or (old > ideal and old > story.line_start(1, cut)):
-            must.add(item.key)
-        elif ideal - old > drift // 2:
-            due.add(item.key)
-    moving = must | due if must else must
+            moving.add(item.key)
     changed = [places[key] for key in moving for places in (kept, ideals) if key in places]
     break_at = min(changed, default=len(story.text) + 1)
-    stay = {key: at for key, at in kept.items() if key not in moving and at < break_at}
-    return ideals | stay
+    return ideals | {key: at for key, at in kept.items() if key not in moving and at < break_at}
 
 
 def place_near_end(text: str, opens: Callable[[int], bool] = lambda _: True) -> int:
