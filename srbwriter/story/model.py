@@ -376,7 +376,6 @@ class Blocked(StrEnum):
     IN_USE = "in_use"
     NO_PERMISSION = "no_permission"
     DAMAGED = "damaged"
-    NO_COPY = "no_copy"  # it is of an older version, and would be brought up to date only after a copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,17 +57,22 @@ def read_story(path: Path) -> Image:
     Raises NotAStory, TooNew, NotSaved without room for a private copy of an old one, or DamagedStory.
     """
     with saving(path):
-        image = read(path)
-        for _ in range(5):  # it may be folded just now
-            if image.version < VERSION:
-                return read_old(path)
-            left = read_log(path)
-            if left is not None and left.belongs_to(image.token):
-                return with_log(path, image, left)
-            before, image = image, read(path)
-            if image.token == before.token:
-                break
-        return _without_end(image)
+        return _look(path)[0]
+
+
+def _look(path: Path) -> tuple[Image, Log | None]:
+    """Return what a file and its log hold together, and the log, which may be that of another file."""
+    image = read(path)
+    for _ in range(5):  # the log may be folded just now
+        if image.version < VERSION:
+            return read_old(path), None
+        left = read_log(path)
+        if left is not None and left.belongs_to(image.token):
+            return with_log(path, image, left), left
+        before = image
+        if left is None or (image := read(path)).token == before.token:
+            break
+    return _without_end(image), left  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def _without_end(image: Image) -> Image:
@@ -128,23 +133,20 @@ def _read(path: Path, lock: FileLock, backups: Path) -> Opened:
     """Read a story that is locked, and put what was left beside it into the file, or into a second one."""
     if path.is_relative_to(paths.library_dir().resolve()):
         paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
-    image, left = read(path), read_log(path)
-    if image.version < VERSION:
-        return Opened(path, _upgraded(path, backups), lock)
+    image, left = _look(path)
     opened = Opened(path, image, lock)
-    if left is None or not left.belongs_to(image.token):
-        opened.image = _without_end(image)
-        if left is not None and left.batches:
-            opened.second_file = _second_file(path, image, left, backups)
-    elif left.batches:
-        image = opened.image = with_log(path, image, left)
+    if image.damage is not None:
+        return opened
+    if image.version < VERSION:
+        _upgrade(path, image, backups)
+    elif left is not None and left.batches and not left.belongs_to(image.token):
+        opened.second_file = _second_file(path, image, left, backups)
+    elif left is not None and left.batches:
         os.truncate(path, image.end)
-        token = left.batches[-1][0]
-        append(path, left.rows, token, image.token, summary_of(image.rows))
-        image.token = token
+        before, image.token = image.token, left.batches[-1][0]
+        append(path, left.rows, image.token, before, summary_of(image.rows))
     log_of(path).unlink(missing_ok=True)
-    if image.damage is None:
-        _take_rescued(opened, left)
+    _take_rescued(opened)
     return opened
 
 
@@ -162,7 +164,7 @@ def _second_file(path: Path, image: Image, left: Log, backups: Path) -> SecondFi
     return SecondFile(path, target)
 
 
-def _take_rescued(opened: Opened, left: Log | None) -> None:
+def _take_rescued(opened: Opened) -> None:
     """Take over what was written elsewhere while the disk took no words."""
     path, file = opened.path, rescue_of(str(opened.image.rows.get(("value", "uuid"), "")))
     if not file.exists():
@@ -196,17 +198,14 @@ def _replace(path: Path, image: Image) -> None:
         raise
 
 
-def _upgraded(path: Path, backups: Path) -> Image:
-    """Write a story of an older version anew, after copying it. Raises NotSaved, DamagedStory or OSError."""
-    image = read_old(path)
-    if image.damage is None:
-        folder = backup.own_folder(image.rows.get(("value", "uuid")), path, backups)
-        backup.keep_old(path, folder, "before the upgrade from version 7")
-        image.token = new_token()
-        _replace(path, image)
-        for suffix in ("-wal", "-shm", "-journal"):
-            Path(f"{path}{suffix}").unlink(missing_ok=True)
-    return image
+def _upgrade(path: Path, image: Image, backups: Path) -> None:
+    """Write a story of an older version anew, after copying it. Raises NotSaved or OSError."""
+    folder = backup.own_folder(image.rows.get(("value", "uuid")), path, backups)
+    backup.keep_old(path, folder, "before the upgrade from version 7")
+    image.token = new_token()
+    _replace(path, image)
+    for suffix in ("-wal", "-shm", "-journal"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def create_story(path: Path, rows: Rows) -> Opened:
