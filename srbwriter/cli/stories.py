@@ -225,24 +225,23 @@ def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter check orchard
       srbwriter check drafts/*.srbw || echo "something is damaged"
     """
-    from srbwriter.story.check import check
-
     named: list[str] = arguments.stories
     found = [find_story(name) for name in named] or sorted(paths.library_dir().glob(f"*{SUFFIX}"))
     worst = Exit.OK
     for file in found:
         try:
-            report = check(file)
+            with Story.open(file, readonly=True) as story:
+                problem, nodes = story.damage, len(story)
+        except DamagedStory as error:
+            problem, nodes = error.problem, 0
         except StoryError as error:
             say(str(error))
             worst = max(worst, Exit.ERROR)
             continue
-        print(f"{file}: {'sound' if report.sound else 'damaged'}, {counted(report.nodes, 'node')}")
-        if not report.sound:
+        print(f"{file}: {'sound' if problem is None else 'damaged'}, {counted(nodes, 'node')}")
+        if problem is not None:
             worst = Exit.DAMAGED
-            for problem in (*filter(None, [report.damage]), *report.problems):
-                print(f"  {problem}")
-            print(f"  copies of it: srbwriter backup list {file}")
+            print(f"  {problem}\n  copies of it: srbwriter backup list {file}")
     if not found:
         say(f"{paths.library_dir()} holds no story")
     return worst

@@ -49,15 +49,11 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
 def _lost_words(damage: Damage) -> str:
     """Describe the part of the story that is lost, as far as that is known."""
     parts: list[str] = []
-    if damage.missing_characters:
-        passages = counted(len(damage.missing_text), "passage")
-        parts.append(f"{counted(damage.missing_characters, 'character')} in {passages}")
-    if damage.missing_nodes:
-        parts.append(counted(len(damage.missing_nodes), "whole passage"))
+    if damage.missing:
+        parts.append(counted(len(damage.missing), "whole passage"))
     if damage.displaced:
         passages = counted(len(damage.displaced), "passage")
         parts.append(f"the place of {passages}, now at the beginning of the story")
-    parts += damage.other
     return "; ".join(parts) or ("no whole passage" if damage.doubtful else "nothing that can be counted")
 
 
