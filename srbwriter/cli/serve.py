@@ -48,7 +48,6 @@ OPTIONS: tuple[Key[Any], ...] = (
     _row("system_prompt_file", PATH, None, "file with a text that precedes every prompt", "-spf"),
     _row("chat_template", TEXT, None, "chat template (Jinja, or chatml) instead of the model's own"),
     _row("chat_template_file", PATH, None, "file with such a template"),
-    _row("context_shift", SWITCH, False, "go on past a full context by forgetting"),
     _row("static_path", PATH, None, "folder of files to serve instead of the page", "--path"),
     _row("page", SWITCH, True, "serve a page to write in"),
     _row("ssl_key_file", PATH, None, "private key for HTTPS"),

@@ -83,7 +83,6 @@ OF_A_SERVER = (
     ("--ssl-cert-file f", "server.ssl_cert_file", Path("f")),
     ("--log-format json", "server.log_format", "json"),
     ("--log-format text", "server.log_format", "text"),
-    ("--context-shift", "server.context_shift", True),
     ("--insecure", "server.insecure", True),
     ("--share-cache", "server.share_cache", True),
 )
