@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import logging
 import os
 import sys
 
@@ -68,6 +67,8 @@ open_arguments, run_open = app_arguments, run_app  # for a story that is called 
 
 def _end_now(code: int) -> None:
     """End the process after what its other exit handlers would do for the files that are still open."""
+    import logging  # which --help need not wait for
+
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from importlib import import_module
-from inspect import cleandoc
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 from srbwriter.config import Settings, Table
@@ -28,7 +28,7 @@ class ShellCommand(NamedTuple):
 
     @property
     def description(self) -> str:
-        return cleandoc(self._function("run_{}").__doc__ or "")
+        return dedent(self._function("run_{}").__doc__ or "").strip()
 
     def configure(self, parser: argparse.ArgumentParser, table: Table) -> None:
         """Add the command's own arguments, and the sections of settings that it accepts."""

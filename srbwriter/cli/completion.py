@@ -85,7 +85,7 @@ def _script(shell: str) -> str:
         key = by_name.get(action.dest)
         if kind := kinds.get(key.name if key else str(action.metavar)):
             complete = {"bash": f"_srbwriter_{kind}", "zsh": f"_srbwriter_{kind}"}
-            complete["fish"] = f"(srbwriter completion {kind}; {shtab.FILE['fish']})"
+            complete["fish"] = f"(srbwriter completion {kind}; __fish_complete_path (commandline -ct))"
             setattr(action, "complete", complete)  # noqa: B010 — an attribute that shtab looks for
         elif (key and key.kind is PATH) or action.metavar in ("FILE", "COPY"):
             setattr(action, "complete", shtab.FILE)  # noqa: B010

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, cast
 
@@ -86,7 +85,12 @@ def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
 
 def default_text(key: Key[Any]) -> str:
     """Return the default of a setting as config.toml has it; "" if it has none."""
-    return "" if key.default in (None, "", ()) else json.dumps(key.default, ensure_ascii=False)
+    value = key.default
+    if isinstance(value, tuple):
+        return str(list(cast("tuple[Any, ...]", value))).replace("'", '"') if value else ""
+    if isinstance(value, str):
+        return f'"{value}"' if value else ""
+    return "" if value is None else str(value).lower()  # a number, or true or false
 
 
 def spellings(key: Key[Any]) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ import pytest
 from srbwriter import __version__, paths
 from srbwriter.cli import app, commands
 from srbwriter.cli.exits import Exit, Failure
+from srbwriter.cli.table import every_key
+from srbwriter.config.keys import SECTIONS
 from srbwriter.engine.types import ContextOverflow, ModelError
 from srbwriter.story import Story
 
@@ -109,6 +111,14 @@ def test_everything_that_is_wrong_in_file_and_variables_is_said_in_one_go(
 def test_a_line_that_cannot_be_read_is_a_usage_error(run: Any, line: str, words: str) -> None:
     done = run(*line.split())
     assert done.code == Exit.USAGE and words in done.err
+
+
+def test_the_reference_has_all_settings(run: Any) -> None:
+    printed = run("settings").out
+    assert printed.count("SRBWRITER_") == sum(len(every_key().section(section)) for section in SECTIONS)
+    one = run("settings", "log").out
+    assert one in printed and one.startswith('[log]  The log\n\nlevel = "info"    (one of debug, info,')
+    assert run("settings", "logs").code == Exit.USAGE
 
 
 def test_the_app_asks_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
