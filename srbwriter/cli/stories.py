@@ -15,7 +15,7 @@ from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
 from srbwriter.gguf import is_gguf
-from srbwriter.story import Story, StoryError, files, library
+from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
 from srbwriter.story.model import counted
 from srbwriter.story.store import SUFFIX
