@@ -156,7 +156,7 @@ def batched(parts: list[str]) -> list[tuple[str, str]]:
     [
         ("README.md", 8),
         ("docs/better-model.md", 3),
-        ("docs/cli.md", 22),
+        ("docs/cli.md", 18),
         ("docs/files.md", 3),
         ("docs/first-story.md", 2),
         ("docs/formats.md", 8),
