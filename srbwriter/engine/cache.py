@@ -54,45 +54,6 @@ PATHS_ON_DISK = 64
 _ROOM = 0.9  # of the budget of host memory, to which it is emptied when it is full
 
 
-class ForkedCells:
-    """Counts the cells of a memory of whole states, which are shared by forking only.
-
-    What two sequences evaluated each on its own is in cells twice, although the tree has it once.
-    """
-
-    def __init__(self) -> None:
-        self.used = 0
-        self._runs: dict[int, list[tuple[set[int], int]]] = {}  # of each sequence: who holds so many cells
-
-    def fork(self, source: int | None, seq: int) -> None:
-        """Let ``seq``, a new sequence, share what ``source`` holds."""
-        self._runs[seq] = [] if source is None else [*self._runs[source]]
-        for holders, _ in self._runs[seq]:
-            holders.add(seq)
-
-    def grow(self, seqs: Sequence[int], cells: int) -> None:
-        """Count ``cells`` more that were evaluated once for all of ``seqs``."""
-        self.used += cells
-        run = set(seqs), cells
-        if (last := self._runs[seqs[0]][-1:]) and last[0][0] == run[0]:
-            run = run[0], cells + last[0][1]
-            for seq in seqs:
-                self._runs[seq].pop()
-        for seq in seqs:
-            self._runs[seq].append(run)
-
-    def drop(self, seq: int) -> None:
-        """Forget ``seq``, and the cells that no other sequence holds."""
-        for holders, cells in self._runs.pop(seq):
-            holders.discard(seq)
-            self.used -= 0 if holders else cells
-
-    def count_idle(self, idle: set[int]) -> int:
-        """Return how many cells only sequences of ``idle`` hold."""
-        runs = {id(holders): (holders, cells) for seq in idle for holders, cells in self._runs[seq]}
-        return sum(cells for holders, cells in runs.values() if holders <= idle)
-
-
 class Cache:
     """The cells of a context, and the host memory beneath them.
 
@@ -118,10 +79,8 @@ class Cache:
         self.can_rewind = native.cuttable
         self.tree = TokenTree(logits_rows, whole=not native.cuttable)
         self.idle: set[int] = set()
-        self.pins: dict[str, tuple[Sequence[int], Namespace]] = {}
         self.on_clear: Callable[[], None] = lambda: None
         self.saved_tokens = self.restored_tokens = self.damaged = 0
-        self._forked = ForkedCells()  # of a memory of whole states
         self._free = list(range(native.sequences - 1, -1, -1))
         self._peak = 0  # most cells in use since they were moved together
         self._unit_bytes = 0.0  # of a token, or of a whole state; known when one has been saved
@@ -135,14 +94,14 @@ class Cache:
 
     @property
     def used_cells(self) -> int:
-        """Cells that are not free."""
-        return self._forked.used if self.tree.whole else self.tree.cells
+        """Cells that are not free. With a memory of whole states there may be more: what two sequences
+        evaluated each on its own is in cells twice, and llama.cpp says so when it finds no slot."""
+        return self.tree.cells
 
     @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be freed."""
-        count = self._forked.count_idle if self.tree.whole else self.tree.count_idle_cells
-        return self.used_cells - count(self.idle)
+        return self.used_cells - self.tree.count_idle_cells(self.idle)
 
     def copies(self, namespace: Namespace) -> bool:
         """Whether text of a namespace is kept outside the cells; text that only one request sees is not."""
@@ -204,7 +163,6 @@ class Cache:
             seq = self._free.pop()
             source = next(iter(self.tree.holders(node)), None) if node.end else None
             self.tree.attach_sequence(seq, node)
-            self._forked.fork(source, seq)
             if source is not None:
                 self.native.copy(source, seq, *(() if self.tree.whole else (0, node.end)))
         self.idle.discard(seq)
@@ -257,7 +215,6 @@ class Cache:
             self.tree.drop_state(node)
             return False
         self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
-        self._forked.grow((seq,), node.end - self.tree.tip[seq].end)
         self.tree.attach_sequence(seq, node)
         self._peak = max(self._peak, self.used_cells)
         return True
@@ -283,15 +240,12 @@ class Cache:
 
     # ---- what was evaluated
 
-    def advance(self, seqs: Sequence[int], tokens: Sequence[int], written: bool = False) -> None:
-        """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are freed if possible."""
-        if self.tree.whole:
-            self._forked.grow(seqs, len(tokens))
-        if not (written and len(seqs) == 1 and self.tree.append(seqs[0], tokens[0])):
-            for source, start, end in self.tree.advance(seqs, tokens, written):
-                for seq in () if self.tree.whole else seqs:
-                    self.native.remove(seq, start, end)
-                    self.native.copy(source, seq, start, end)
+    def advance(self, seq: int, tokens: Sequence[int], written: bool = False) -> None:
+        """Record that ``tokens`` were decoded for ``seq``. Cells evaluated twice are freed if possible."""
+        for source, start, end in self.tree.advance(seq, tokens, written):
+            if not self.tree.whole:
+                self.native.remove(seq, start, end)
+                self.native.copy(source, seq, start, end)
         self._peak = max(self._peak, self.tree.cells)
 
     def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
@@ -344,7 +298,6 @@ class Cache:
         """Give back ``seq`` and everything that only it holds in cells."""
         self.native.remove(seq)
         self.tree.remove_sequence(seq)
-        self._forked.drop(seq)
         self.idle.discard(seq)
         self._free.append(seq)
 
@@ -354,7 +307,6 @@ class Cache:
         self.native.clear()
         self.tree.clear()
         self.idle.clear()
-        self._forked = ForkedCells()
         self._peak = 0
         self._free = list(range(self.native.sequences - 1, -1, -1))
 
@@ -403,9 +355,8 @@ class Cache:
         return False
 
     def _oldest_first(self) -> list[int]:
-        """Return the idle sequences, the pinned ones last."""
-        pinned = {seq for pin in self.pins.values() for seq in self.tree.match(*pin)[0].seqs}
-        return sorted(self.idle, key=lambda seq: (seq in pinned, self.tree.tip[seq].last_used))
+        """Return the idle sequences, the one used longest ago first."""
+        return sorted(self.idle, key=lambda seq: self.tree.tip[seq].last_used)
 
     def evict_idle(self) -> bool:
         """Evict idle text before something runs, so that it slows few steps; False if some is left to do.
@@ -469,11 +420,7 @@ class Cache:
         """Keep to the budget of host memory: drop what was used longest ago, what is on the screen last."""
         if self.tree.stored_bytes <= self.budget:
             return
-        shown = {
-            node
-            for path in (*self.visible_paths(), *self.pins.values())
-            for node in self.tree.match(*path)[0].path_up()
-        }
+        shown = {node for path in self.visible_paths() for node in self.tree.match(*path)[0].path_up()}
         stored = [node for node in self.tree.nodes() if node.state is not None]
         stored.sort(key=lambda n: (n in shown, n.last_used, -n.end))  # leaves before their ancestors
         for node in stored:

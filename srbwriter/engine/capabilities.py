@@ -23,7 +23,6 @@ Feature = Literal[
     "gap_filling",
     "look_ahead",  # requests that run only while nothing else is to be done
     "pause",  # a branch can be held still
-    "pins",  # a text that stays in the cache
     "session_files",
     "token_ids",  # tokens go in and come back as ids, else as text
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .active import ActiveBranch, ActiveRequest
 from .constraints import PrefixConstraint
-from .generation import BEYOND_THE_END, Command, Generation, listener_error
+from .generation import BEYOND_THE_END, Command, Generation
 from .model import Model
 from .parameters import notation
 from .prompt import Typed, token_ids, typed
@@ -65,11 +65,6 @@ class Commands:
             self.loop.fail_request(request, in_words(error))
         request.generation.arrived(command)
         self._serve(request)
-
-    def fail(self, request: ActiveRequest, error: BaseException) -> None:
-        """End a request of which a listener raised ``error``."""
-        if request.live:
-            self.loop.fail_request(request, listener_error(error))
 
     def _serve(self, request: ActiveRequest) -> None:
         """Serve a new request, or a finished one that has something to do or to say."""

@@ -34,7 +34,7 @@ from .devices import gpus
 from .disk import StoryFiles, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling
 from .ending import close_at_exit
-from .generation import FAILING, Command, Generation
+from .generation import Command, Generation
 from .infill import NO_MARKS
 from .kv_cache import check_cache
 from .model import Model
@@ -390,18 +390,6 @@ class Engine:
         """Pause prefetches for a moment: the handling of a pressed key needs the cores."""
         self._scheduler.pause_background()
 
-    def pin(self, name: str, ids: Sequence[int], salt: str = "") -> None:
-        """Keep the prefix ``ids`` in the cache rather than others; a second pin of a name moves it.
-
-        ``salt`` is that of the requests that it is for; see :class:`Request`.
-        """
-        self.model.check_ids(ids)
-        pinned = tuple(ids), Namespace(salt=salt)
-        self.call(lambda: self._cache.pins.__setitem__(name, pinned))
-
-    def unpin(self, name: str) -> None:
-        self.call(lambda: self._cache.pins.pop(name, None))
-
     def resident(self, ids: Sequence[int], salt: str = "") -> int:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
         self.model.check_ids(ids)
@@ -510,8 +498,6 @@ class Engine:
             command.generation.abandon(error)
             return
         self._scheduler.inbox.append(command)
-        if command.verb == FAILING:
-            (self._scheduler.loop.interruption,) = command.args
         self._scheduler.interrupt()
         self._wake.set()
 
@@ -578,16 +564,12 @@ class Engine:
             except BaseException as error:
                 self._recover(error)
                 busy = True
-                if not isinstance(error, Exception):
-                    self._scheduler.loop.interruption = error
+                if not isinstance(error, Exception) and self._thread is None:
+                    raise  # a Ctrl-C, say, of the caller that steps
             finally:
                 self._stepper = 0
                 if self._closing:
                     self._release()
-            loop = self._scheduler.loop
-            interruption, loop.interruption = loop.interruption, None
-            if interruption is not None and self._thread is None:
-                raise interruption  # no Exception, as a Ctrl-C: to the caller that steps
             return busy
 
     def _recover(self, error: BaseException) -> None:

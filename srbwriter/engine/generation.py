@@ -28,7 +28,6 @@ from .types import (
     Sampling,
     Stop,
     TokenLogprob,
-    describe_error,
 )
 from .verbs import REVIVING
 
@@ -47,11 +46,6 @@ class Command(NamedTuple):
         """Yield its arguments; of a tuple with one value for each branch, the values."""
         for arg in self.args:
             yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
-
-
-def listener_error(error: BaseException) -> EngineError:
-    """Return what a request ends with when one of its listeners raises ``error``."""
-    return EngineError(f"a listener of the request raised {describe_error(error)}")
 
 
 @dataclass(slots=True)
@@ -217,8 +211,6 @@ class Branch:
         self.generation.send(Command(verb, self.generation, self.index, args))
 
 
-FAILING = "fail"
-"""The command that a listener's error ends the request, with that error."""
 BEYOND_THE_END = 12
 """Tokens that a branch writes at least when it is to go on from "the end"."""
 
@@ -395,15 +387,12 @@ class Generation:
         self._tell()
 
     def _tell(self) -> None:
-        """Call the listeners. One that raises (because its event loop is closed, say) is not called again.
-
-        An exception such as SystemExit would end the engine's thread: it ends the request instead.
-        """
+        """Call the listeners. One that raises (because its event loop is closed, say) is not called again."""
         for listener in self._listeners:
             try:
                 listener()
             except BaseException as error:
                 log.warning("a listener of request %d failed: %r", self.number, error)
                 self._remove_listener(listener)
-                if not isinstance(error, Exception):
-                    self.post(Command(FAILING, self, -1, (error,)))
+                if not isinstance(error, Exception):  # as a Ctrl-C
+                    raise

@@ -68,7 +68,6 @@ class SamplingLoop:
         self._sample, self._sample_unlocked = lib.llama_sampler_sample, lib.llama_sampler_sample_unlocked
         self._logits, self._all_logits = lib.llama_get_logits_ith, lib.llama_get_logits
         self._eog = model.eog
-        self.interruption: BaseException | None = None  # raised by code of a caller that steps the engine
 
     # ---- starting
 
@@ -188,9 +187,7 @@ class SamplingLoop:
         except NotANumber as error:
             self.break_off(active, error)
             return
-        except BaseException as error:  # a callback is the caller's code, and must not end this thread
-            if not isinstance(error, Exception):
-                self.interruption = error
+        except Exception as error:  # a callback is the caller's code
             log.warning("request %d: %s", active.request.generation.number, error, exc_info=error)
             if not isinstance(error, EngineError):
                 error = InvalidRequest("logits_callback", f"it raised {describe_error(error)}")

@@ -217,52 +217,35 @@ class TokenTree:
 
     # ---- growing
 
-    def append(self, seq: int, token: int) -> bool:
-        """Record that a token was evaluated for ``seq``; False where :meth:`advance` is needed.
+    def advance(self, seq: int, tokens: Sequence[int], written: bool = False) -> Sequence[Merge]:
+        """Record that ``tokens`` were evaluated for ``seq``.
 
-        This is the usual step of a branch that has parted from its siblings.
-        """
-        tip = self.tip[seq]
-        if not tip.written or tip.children or len(tip.seqs) > 1 or not _may_grow(tip):
-            return False
-        self._matched = None
-        tip.tokens.append(token)
-        tip.end += 1
-        self.cells += 1
-        return True
-
-    def advance(self, seqs: Sequence[int], tokens: Sequence[int], written: bool = False) -> list[Merge]:
-        """Record that ``tokens`` were evaluated for ``seqs``, which all end at one tip.
-
-        Where the tree has the same tokens in cells already, the sequences move there: the merges to be done
+        Where the tree has the same tokens in cells already, the sequence moves there: the merges to be done
         are returned.
         """
-        node, done, merges = self.tip[seqs[0]], 0, list[Merge]()
+        node, merges = self.tip[seq], list[Merge]()
         self._matched = None
-        while done < len(tokens):
-            child = node.children.get(tokens[done])
+        while tokens:
+            child = node.children.get(tokens[0])
             if child is None:
-                if (
-                    not node.children and len(node.seqs) == len(seqs)
-                    and node.written == written and _may_grow(node)
-                ):  # fmt: skip
-                    node.tokens += tokens[done:]
-                    node.end += len(tokens) - done
+                self.cells += len(tokens)
+                alone = not node.children and len(node.seqs) == 1 and node.parent is not None
+                if alone and node.written == written and node.logits is None and node.state is None:
+                    node.tokens += tokens
+                    node.end += len(tokens)
                 else:
-                    end = node.end + len(tokens) - done
-                    child = node.children[tokens[done]] = Node(node, list(tokens[done:]), end, written)
-                    self._move_down(seqs, child)
-                self.cells += len(tokens) - done
+                    child = node.children[tokens[0]] = Node(node, [*tokens], node.end + len(tokens), written)
+                    self._move_down(seq, child)
                 break
-            length = common_prefix(child.tokens, tokens, done, len(tokens))
+            length = common_prefix(child.tokens, tokens, 0, len(tokens))
             child = self.split(child, length)
             if child.seqs:
                 merges.append(Merge(next(iter(child.seqs)), node.end, child.end))
             else:
                 self.cells += length  # it was only stored
                 child.written = written
-            self._move_down(seqs, child)
-            node, done = child, done + length
+            self._move_down(seq, child)
+            node, tokens = child, tokens[length:]
         return merges
 
     def attach_sequence(self, seq: int, node: Node) -> None:
@@ -396,10 +379,9 @@ class TokenTree:
 
     # ---- inside
 
-    def _move_down(self, seqs: Sequence[int], child: Node) -> None:
-        child.seqs.update(seqs)
-        for seq in seqs:
-            self.tip[seq] = child
+    def _move_down(self, seq: int, child: Node) -> None:
+        child.seqs.add(seq)
+        self.tip[seq] = child
 
     def _remove_from(self, node: Node, seq: int) -> None:
         node.seqs.discard(seq)
@@ -429,11 +411,6 @@ class TokenTree:
         if node.logits is not None:
             node.logits = None
             self._rows.pop(node, None)
-
-
-def _may_grow(node: Node) -> bool:
-    """Whether nothing depends on where a node ends, but for its sequences and children."""
-    return node.parent is not None and node.logits is None and node.state is None
 
 
 def _below(node: Node) -> Iterator[Node]:
