@@ -162,7 +162,7 @@ class ActiveRequest:
         Raises InvalidRequest for settings that cannot be built.
         """
         # branches that differ only in these share a template
-        sampling = replace(active.sampling, seed=None, banned_phrases=(), loop_guard=0)
+        sampling = replace(active.sampling, seed=None, banned_phrases=())
         template = self._templates.get((sampling, active.ignore_eog))
         if template is None:
             if len(self._templates) >= _TEMPLATES:

@@ -16,7 +16,7 @@ Feature = Literal[
     "cache_prompt", "heal", "logits_callback", "logprobs", "next_ids", "next_logprobs",
     "penalty_prompt", "prompt_logprobs", "siblings", "without",
     # fields of Sampling and Stop that somebody asks about by name
-    "banned_phrases", "grammar", "ignore_eog", "logit_bias", "loop_guard", "min_tokens", "regex",
+    "banned_phrases", "grammar", "ignore_eog", "logit_bias", "min_tokens", "regex",
     # and the rest
     "chat_template",  # the model brings a template for chats
     "embeddings",

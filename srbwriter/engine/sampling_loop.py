@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .active import ActiveRequest, Logits
-from .branch import UNWATCHED, ActiveBranch, Back, ChainState
+from .branch import ActiveBranch, Back, ChainState
 from .cache import Cache
 from .constraints import Constraint, PrefixConstraint
 from .logprobs import score
@@ -273,12 +273,11 @@ class SamplingLoop:
     def _leave_dead_end(self, active: ActiveBranch) -> bool:
         """Rewind a branch whose grammar allows only barred tokens; False where that is not the reason."""
         ids = active.buffer.ids
-        if active.watched == UNWATCHED or len(ids) not in active.barred:
+        if not active.banned or len(ids) not in active.barred:
             return False
-        place = active.retreat.choose_place(active, len(active.branch.text), len(ids) - 1)
+        place = active.choose_place(len(active.branch.text), len(ids) - 1)
         if place is None:
-            active.retreat.give_up()
-            active.barred.clear()
+            active.give_up()
             self._stand_at(active, len(ids), None)
         else:
             self._choose_anew(active, place)

@@ -195,11 +195,6 @@ class Sampling(Record, frozen=True):
         "DRY breakers", "Texts that end a repetition for DRY.",
         most=limits.BREAKERS, flags="--dry-sequence-breaker",
     )] = ("\n", ":", '"', "*")
-    loop_guard: Annotated[int, _repeats(
-        "Loop guard",
-        "A passage that stands so often in a row is a loop: the branch goes back to before it and "
-        "writes something else. 3 is a good value; 0 is off.", 0, limits.LOOP_TIMES, 1, flags="--loop-guard",
-    )] = 0
     mirostat: Annotated[int, _other(
         "Mirostat", "Keep the surprise of the text even, instead of filtering: version 1 or 2; 0 is off.",
         0, 2, 1, aliases="mirostat_mode", flags="--mirostat", elsewhere="llamacpp",

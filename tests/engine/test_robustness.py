@@ -109,7 +109,8 @@ def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     "use",
-    [Engine.detokenize, Engine.pieces, Engine.resident, lambda engine, ids: engine.save_session("a", ids), lambda engine, ids: engine.embed([ids])],
+    [Engine.detokenize, Engine.pieces, Engine.resident,
+     lambda engine, ids: engine.save_session("a", ids), lambda engine, ids: engine.embed([ids])],
 )  # fmt: skip
 def test_ids_that_are_none_are_refused_in_words(engine: Engine, use: Callable[[Engine, Any], Any]) -> None:
     for ids in ([1.5], ["x"], [None], 5, None, {1}, {"a": 1}, [-1], [10**30]):
