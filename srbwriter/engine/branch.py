@@ -101,6 +101,7 @@ class ActiveBranch(Demand):
         fast: whether nothing else is to be done for a token.
         banned: the phrases that are looked for.
         siblings: the draw that it shares with its siblings; None once it has parted from them.
+        begun: the tokens up to the last one that was drawn together with siblings.
     """
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
@@ -116,6 +117,7 @@ class ActiveBranch(Demand):
         self.alone = self.fast = False
         self.banned: tuple[str, ...] = ()
         self.siblings: Siblings | None = request.siblings
+        self.begun: list[int] = []
         self.base: Sequence[int] = request.ids
         self.first = self.reported = 0
         self.sampling: Sampling = branch.sampling
@@ -311,10 +313,10 @@ class ActiveBranch(Demand):
         if endings:
             keep, ending = min(endings, key=lambda found: found[0])
             kept = self.tokens_within(keep)
-            drawn = buffer.drawn
+            begun = self.begun
             self._show(keep, kept)
             self.back_to(kept, keep)
-            self.buffer.drawn += [last for last in drawn if last.position == self.written]
+            self.begun = begun[: kept + 1]
             return ending
 
         self._show(hold, taken_back)
@@ -404,12 +406,11 @@ class ActiveBranch(Demand):
             new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:tokens])
             new.ends, new.logprobs = buffer.ends[:tokens], buffer.logprobs[:tokens]
             new.typed = [(begin, min(end, chars)) for begin, end in buffer.typed if begin < chars]
-            new.drawn = buffer.drawn
             self.branch.buffer = new
         else:
             del buffer.ids[tokens:], buffer.ends[tokens:], buffer.logprobs[tokens:]
             new = buffer
-        new.drawn = [drawn for drawn in new.drawn if drawn.position < tokens]
+        self.begun = self.begun[:tokens]
         new.tail = text[max(end, 0) :]
         if tokens < self.first:  # the window was shifted since; it is made anew where it is still needed
             self.base, self.first = self.request.ids, 0
@@ -427,10 +428,11 @@ class ActiveBranch(Demand):
         """Forget the text; the reader sees a new revision."""
         branch = self.branch
         if self.request.siblings is not None:
-            self.request.siblings.discard(self.buffer)
+            self.request.siblings.discard(self)
         branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first = self.request.ids, 0
         self.barred.clear()
+        self.begun = []
         self.restart_sampling()
         branch.started_at = branch.changed_at = 0.0
         branch.bans = branch.overlap = 0

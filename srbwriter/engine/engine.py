@@ -291,15 +291,9 @@ class Engine:
             self._abandon()
         try:
             return asked.result(timeout)
-        except CancelledError:
-            if not asked.cancelled():
-                raise  # by the function
-            self._check_open()
-            raise EngineClosed("the engine is closed") from None
-        except TimeoutError:
-            if asked.done():
-                raise
+        except (CancelledError, TimeoutError):
             asked.cancel()
+            self._check_open()
             raise EngineClosed("the engine did not answer") from None
 
     def flush(self) -> None:
@@ -497,6 +491,7 @@ class Engine:
         except EngineClosed as error:
             command.generation.abandon(error)
             return
+        command.generation.expect(command)
         self._scheduler.inbox.append(command)
         self._scheduler.interrupt()
         self._wake.set()

@@ -17,7 +17,6 @@ from .types import (
     BranchState,
     Cancelled,
     Done,
-    Drawn,
     EngineError,
     Event,
     Failed,
@@ -57,7 +56,6 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    drawn: list[Drawn] = field(default_factory=list[Drawn])  # tokens drawn together with siblings
     typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
@@ -335,20 +333,14 @@ class Generation:
 
     def send(self, command: Command) -> None:
         """Give a verb to the engine. Raises InvalidRequest for one that cannot be carried out."""
-        idle = self._idle
-        if command.verb in REVIVING:
-            self._expect(1, self._idle and self.error is not None)
-        try:
-            self.post(command)
-        except EngineError:
-            if command.verb in REVIVING:
-                self._expect(-1, self._idle or idle)
-            raise
+        self.post(command)
 
-    def _expect(self, verbs: int, idle: bool) -> None:
-        with self._changed:
-            self._coming += verbs
-            self._idle = idle
+    def expect(self, command: Command) -> None:
+        """Note that a verb is under way, after which a request that was done may not be."""
+        if command.verb in REVIVING:
+            with self._changed:
+                self._coming += 1
+                self._idle = self._idle and self.error is not None
 
     # ---- write, engine thread only
 

@@ -434,18 +434,6 @@ class TokenLogprob(Record, frozen=True):
     top: tuple[tuple[int, float], ...] = ()
 
 
-class Drawn(NamedTuple):
-    """A token that was drawn together with siblings, and natural-log probabilities after all filters.
-
-    ``logprob`` is that of the branch's own distribution; ``among`` that of what siblings had left of it.
-    """
-
-    position: int  # in the branch
-    token: int
-    logprob: float
-    among: float
-
-
 class PromptProgress(Record, frozen=True):
     """``done`` of ``total`` prompt tokens are in the cache; ``cached`` of them were before."""
 

@@ -238,6 +238,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
             self.check_ids(command.args[-2])
         try:
             self._check_open()
+            command.generation.expect(command)
             self._loop.call_soon_threadsafe(self._obey, command)
         except (EngineClosed, RuntimeError):  # the loop is closed
             command.generation.abandon(EngineClosed("the engine was closed"))
