@@ -18,7 +18,6 @@ from .model import Model
 from .sampling import SamplerTemplate
 from .seeds import derive_seed
 from .siblings import Siblings
-from .tree import Namespace
 from .types import Done, Event, PromptProgress, Request, Sampling, Stop
 
 if TYPE_CHECKING:
@@ -46,10 +45,10 @@ class ActiveRequest:
     """
 
     def __init__(
-        self, generation: Generation, ids: list[int], pending_prefix: bytes, namespace: Namespace,
+        self, generation: Generation, ids: list[int], pending_prefix: bytes, salt: str,
         model: Model,
     ) -> None:  # fmt: skip
-        self.generation, self.model, self.namespace = generation, model, namespace
+        self.generation, self.model, self.salt = generation, model, salt
         self.asked: Request = generation.request
         self.ids = ids
         self.pending_prefix = pending_prefix

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from .disk import StoryFiles
 from .native.context import Context
-from .tree import SHARED, Demand, Namespace, Node, State, TokenTree
+from .tree import PRIVATE, Demand, Node, State, TokenTree
 from .types import Priority
 
 BLOCK = 128
@@ -72,7 +72,7 @@ class Cache:
     def __init__(
         self, native: Context, *, logits_rows: int, on_device: bool = False, host_bytes: int = 0,
         files: StoryFiles | None = None,
-        visible_paths: Callable[[], Iterable[tuple[Sequence[int], Namespace]]] = tuple,
+        visible_paths: Callable[[], Iterable[tuple[Sequence[int], str]]] = tuple,
     ) -> None:  # fmt: skip
         self.native, self.on_device, self.budget, self.files = native, on_device, host_bytes, files
         self.visible_paths = visible_paths
@@ -103,35 +103,35 @@ class Cache:
         """Cells that running sequences hold; all others can be freed."""
         return self.used_cells - self.tree.count_idle_cells(self.idle)
 
-    def copies(self, namespace: Namespace) -> bool:
-        """Whether text of a namespace is kept outside the cells; text that only one request sees is not."""
-        return self.budget > 0 and namespace.root == SHARED.root
+    def copies(self, salt: str) -> bool:
+        """Whether text of a salt is kept outside the cells; text that only one request sees is not."""
+        return self.budget > 0 and not salt.startswith(PRIVATE)
 
-    def returns(self, namespace: Namespace) -> bool:
-        """Whether text of a namespace may leave the cells at any time, and comes back without being read."""
+    def returns(self, salt: str) -> bool:
+        """Whether text of a salt may leave the cells at any time, and comes back without being read."""
         most = self.native.sequences if self.tree.whole else self.native.cells
-        return self.copies(namespace) and not self.on_device and self._unit_bytes * most <= self.budget
+        return self.copies(salt) and not self.on_device and self._unit_bytes * most <= self.budget
 
     # ---- sequences for demands
 
-    def count_held(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
+    def count_held(self, ids: Sequence[int], salt: str = "") -> int:
         """Return how many of ``ids`` can be resumed without evaluating them."""
         if self.tree.whole:
-            return self.tree.resumable(ids, namespace, len(ids)).end
-        return self.tree.match(ids, namespace)[1]
+            return self.tree.resumable(ids, salt, len(ids)).end
+        return self.tree.match(ids, salt)[1]
 
-    def count_missing_cells(self, path: Sequence[int], namespace: Namespace, most: int) -> int:
+    def count_missing_cells(self, path: Sequence[int], salt: str, most: int) -> int:
         """Return how many more cells a path takes, if ``most`` of its tokens may be held."""
-        return len(path) - self._resume(path, namespace, most)[0].end
+        return len(path) - self._resume(path, salt, most)[0].end
 
-    def _resume(self, path: Sequence[int], namespace: Namespace, most: int) -> tuple[Node, list[Node]]:
+    def _resume(self, path: Sequence[int], salt: str, most: int) -> tuple[Node, list[Node]]:
         """Return where a sequence for a path begins in cells, and the stored nodes to restore below it.
 
         Both end at position ``most`` at the latest. The last stored node comes first.
         """
-        node, stored = self.tree.resumable(path, namespace, most), list[Node]()
+        node, stored = self.tree.resumable(path, salt, most), list[Node]()
         if self.tree.whole and node.parent is not None and not self.tree.holders(node):
-            return self.tree.root(namespace), [node]
+            return self.tree.root(salt), [node]
         while node.parent is not None and not node.seqs:
             stored.append(node)
             node = node.parent
@@ -144,7 +144,7 @@ class Cache:
         had. Raises NativeError when llama.cpp refuses.
         """
         background = demand.urgency is Priority.BACKGROUND
-        node, stored = self._resume(path, demand.namespace, most)
+        node, stored = self._resume(path, demand.salt, most)
         holders = self.tree.holders(node)
         idle = next((seq for seq in holders if seq in self.idle and self.tree.tip[seq] is node), None)
         # a whole state stays for others, and what was used stays apart from background work
@@ -154,7 +154,7 @@ class Cache:
         if seq is None and not self._free:
             kept = set(holders[:1]) if self.idle.issuperset(holders) else set[int]()  # or the node would go
             if self._free_sequence(kept, background):
-                node, stored = self._resume(path, demand.namespace, most)  # the tree may have changed
+                node, stored = self._resume(path, demand.salt, most)  # the tree may have changed
             elif idle is None or background:
                 return False
             else:
@@ -227,7 +227,7 @@ class Cache:
         tip, path = self.tree.tip[demand.seq], demand.path
         if tip.end + 1 >= len(path) or path[tip.end] not in tip.children:
             return True
-        if self.tree.resumable(path, demand.namespace, len(path) - 1).end <= self.tree.tip[demand.seq].end:
+        if self.tree.resumable(path, demand.salt, len(path) - 1).end <= self.tree.tip[demand.seq].end:
             return True
         self.release(demand)
         return self.allocate(demand, path, len(path) - 1)
@@ -280,9 +280,9 @@ class Cache:
         if used:
             self.tree.mark_used(node)
 
-    def forget_tail(self, ids: Sequence[int], start: int, namespace: Namespace = SHARED) -> None:
+    def forget_tail(self, ids: Sequence[int], start: int, salt: str = "") -> None:
         """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in host memory too."""
-        node: Node | None = self.tree.match(ids, namespace)[0]
+        node: Node | None = self.tree.match(ids, salt)[0]
         while node is not None and node.end > start:
             above = node.parent
             for seq in [seq for seq in node.seqs & self.idle if self.tree.tip[seq] is node]:
@@ -402,7 +402,7 @@ class Cache:
         It is not for what takes less time to evaluate again than to copy: see the top of this module.
         """
         dear = self.on_device and node.written and not self.tree.whole
-        if node.state is not None or dear or not self.copies(node.namespace):
+        if node.state is not None or dear or not self.copies(node.salt):
             return False
         for part in self._blocks(node):
             seq = next(iter(self.tree.holders(part)))
@@ -431,9 +431,9 @@ class Cache:
 
     # ---- files
 
-    def collect_states(self, ids: Sequence[int], namespace: Namespace = SHARED) -> list[State]:
+    def collect_states(self, ids: Sequence[int], salt: str = "") -> list[State]:
         """Return the states of the held beginning of ``ids``, or of a little more of its path."""
-        node = self.tree.resumable(ids, namespace, len(ids))
+        node = self.tree.resumable(ids, salt, len(ids))
         for part in self._nodes_of(node):
             self._save(part)
         return self._states_of(node)[-1 if self.tree.whole else 0 :]
@@ -452,22 +452,22 @@ class Cache:
                 found.append(part.state)
         return found[::-1]
 
-    def add_states(self, ids: Sequence[int], states: Sequence[State], namespace: Namespace = SHARED) -> None:
+    def add_states(self, ids: Sequence[int], states: Sequence[State], salt: str = "") -> None:
         """Keep states that were made of ``ids`` before, where they are not kept already."""
-        for state in states if self.copies(namespace) else ():
-            self.tree.add_state([*ids[: state.start], *state.tokens], state, namespace)
+        for state in states if self.copies(salt) else ():
+            self.tree.add_state([*ids[: state.start], *state.tokens], state, salt)
         self._shrink()
 
-    def read_story(self, ids: Sequence[int], namespace: Namespace) -> None:
+    def read_story(self, ids: Sequence[int], salt: str) -> None:
         """Take what the file of a story holds of ``ids``, if that is more than is held already."""
-        if self.files is None or not self.copies(namespace):
+        if self.files is None or not self.copies(salt):
             return
         if self.tree.whole:  # the last token is evaluated for the logits after it
             ids = ids[:-1]
-        held = self.count_held(ids, namespace)
+        held = self.count_held(ids, salt)
         if held + LEAST_ON_DISK <= len(ids):
             room = self.budget - self.tree.stored_bytes
-            self.add_states(ids, self.files.read(ids, namespace.salt, held, room, self.tree.whole), namespace)
+            self.add_states(ids, self.files.read(ids, salt, held, room, self.tree.whole), salt)
 
     def write_story(self, at_end: bool = False) -> None:
         """Hand what is on the screen to the story's file, which is written in the background.
@@ -478,12 +478,12 @@ class Cache:
             return
         self.files.flush()
         found: list[tuple[str, list[State]]] = []
-        for ids, namespace in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
-            node = self.tree.resumable(ids, namespace, len(ids))
+        for ids, salt in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
+            node = self.tree.resumable(ids, salt, len(ids))
             for part in self._nodes_of(node) if at_end else ():
                 self._save(part)
             while node.parent is not None and node.state is None:
                 node = node.parent
-            if self.copies(namespace):
-                found.append((namespace.salt, self._states_of(node)))
+            if self.copies(salt):
+                found.append((salt, self._states_of(node)))
         self.files.write(found)

@@ -20,7 +20,6 @@ from .parameters import notation
 from .prompt import Typed, token_ids, typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
-from .tree import Namespace
 from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop, for_each
 
 log = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ class Commands:
         """Serve a new request, or a finished one that has something to do or to say."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
-            self.queue.cache.read_story(request.ids, request.namespace)
+            self.queue.cache.read_story(request.ids, request.salt)
             for active in request.branches:
                 active.since = self.queue.step
 
@@ -258,14 +257,14 @@ class Commands:
 
 def make_request(
     generation: Generation, ids: list[int], pending_prefix: bytes, seed: int, model: Model, n_ctx: int,
-    namespace: Namespace,
+    salt: str,
 ) -> ActiveRequest:  # fmt: skip
     """A new request and its branches, in a context of ``n_ctx`` tokens.
 
     Raises InvalidRequest for a grammar that is none.
     """
     asked = generation.request
-    request = ActiveRequest(generation, ids, pending_prefix, namespace, model)
+    request = ActiveRequest(generation, ids, pending_prefix, salt, model)
     if asked.penalty_prompt is not None:
         request.history_ids = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     if request.wants_next_logprobs and pending_prefix:

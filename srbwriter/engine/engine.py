@@ -47,7 +47,7 @@ from .sampling import check_rules
 from .scheduler import Scheduler
 from .sequences import Sequences
 from .sizing import all_memory, check_options, host_budget, open_context, threads_of, uses_gpu, where_it_runs
-from .tree import Namespace
+from .tree import PRIVATE
 from .types import (
     EngineClosed,
     EngineError,
@@ -98,14 +98,14 @@ class Engine:
         self._generations = generations = weakref.WeakSet[Generation]()
         self._known = known = threading.Lock()  # of the generations, while they are looked through
 
-        def visible_paths() -> Iterator[tuple[Sequence[int], Namespace]]:
+        def visible_paths() -> Iterator[tuple[Sequence[int], str]]:
             """Yield the paths that a reader still knows, the newest first."""
             with known:
                 shown = [g for g in generations if g.request.priority is not Priority.BACKGROUND]
             for generation in sorted(shown, key=lambda g: -g.number):
                 request = generation.engine_state
                 if isinstance(request, ActiveRequest):
-                    yield from ((active.path, active.namespace) for active in request.branches)
+                    yield from ((active.path, active.salt) for active in request.branches)
 
         disk = None
         if options.disk_dir is not None and options.disk_bytes:
@@ -241,10 +241,8 @@ class Engine:
         generation.healed, generation.healed_tokens = healed.text, healed.tokens
         asked = for_each(request.sampling, 1)[0].seed
         seed = asked if asked is not None else self._seed + 7919 * next(self._seeds)
-        namespace = Namespace(0 if request.cache_prompt else generation.number, request.cache_salt)
-        make_request(
-            generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, namespace
-        )
+        salt = request.cache_salt if request.cache_prompt else f"{PRIVATE}{generation.number}"
+        make_request(generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, salt)
         with self._known:
             self._generations.add(generation)
         self._post(Command("submit", generation))
@@ -387,11 +385,10 @@ class Engine:
     def resident(self, ids: Sequence[int], salt: str = "") -> int:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
         self.model.check_ids(ids)
-        namespace = Namespace(salt=salt)
 
         def count() -> int:
-            self._cache.read_story(ids, namespace)
-            return self._cache.count_held(ids, namespace)
+            self._cache.read_story(ids, salt)
+            return self._cache.count_held(ids, salt)
 
         return int(self.call(count))
 
@@ -404,8 +401,7 @@ class Engine:
         Raises OSError, or InvalidRequest when nothing is held of them.
         """
         self.model.check_ids(ids)
-        namespace = Namespace(salt=salt)
-        states = self.call(lambda: self._cache.collect_states(ids, namespace), timeout=None)
+        states = self.call(lambda: self._cache.collect_states(ids, salt), timeout=None)
         if not states:
             raise InvalidRequest("session", "nothing of this text is in the cache")
         return len(ids), write_session(Path(path), self._session_key, ids, states)
@@ -420,7 +416,7 @@ class Engine:
             ids, states = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
-        self.call(lambda: self._cache.add_states(ids, states, Namespace(salt=salt)))
+        self.call(lambda: self._cache.add_states(ids, states, salt))
         return ids
 
     def stats(self) -> EngineStats:

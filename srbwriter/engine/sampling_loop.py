@@ -24,7 +24,7 @@ from .native.library import library
 from .parameters import notation
 from .sampling_pool import SamplingPool
 from .seeds import derive_seed
-from .tree import SHARED, Demand
+from .tree import PRIVATE, Demand
 from .types import (
     BranchState,
     BranchView,
@@ -329,7 +329,7 @@ class SamplingLoop:
 
         A sampled token is evaluated only when its branch continues, so continuing would begin with a decode.
         """
-        if self.cache.can_rewind and active.namespace.root == SHARED.root and active not in self.pending:
+        if self.cache.can_rewind and not active.salt.startswith(PRIVATE) and active not in self.pending:
             self.pending.append(active)
             if len(self.pending) > self._most_pending:
                 self.pending.popleft()
@@ -338,7 +338,7 @@ class SamplingLoop:
         """Drop what the cache holds of a branch alone."""
         if active in self.pending:
             self.pending.remove(active)
-        self.cache.forget_tail(active.path, len(active.base), active.namespace)
+        self.cache.forget_tail(active.path, len(active.base), active.salt)
 
     def detach(self, active: ActiveBranch, row: Row = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""

@@ -426,11 +426,11 @@ class Scheduler:
             path, before = active.path, active.length - 1
             if active.seq >= 0 or not 0 < before < self.window:
                 continue
-            if cache.tree.logits_after(path, active.namespace) is not None:
+            if cache.tree.logits_after(path, active.salt) is not None:
                 continue
-            if cache.tree.resumable(path, active.namespace, before).end < before:
+            if cache.tree.resumable(path, active.salt, before).end < before:
                 continue
-            room = cache.count_missing_cells(path, active.namespace, before) + len(rows)
+            room = cache.count_missing_cells(path, active.salt, before) + len(rows)
             urgency, active.urgency = active.urgency, Priority.BACKGROUND
             if cache.free_cells(room, background=True) and cache.allocate(active, path, before):
                 rows.append(active)
