@@ -105,7 +105,7 @@ class ActiveBranch(Demand):
     """
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
-        super().__init__(request.asked.priority, request.namespace)
+        super().__init__(request.asked.priority, request.salt)
         self.request, self.branch, self.pieces = request, branch, pieces
         self.prompting = False
         self.since = self.tokens_at_start = 0
