@@ -48,7 +48,7 @@ def submit(chance: random.Random, engine: Engine) -> Generation:
     return engine.submit(Request(
         text[: chance.choice((40, 120, 220))], n=chance.randint(1, 4), sampling=sampling, stop=stop,
         priority=chance.choice(list(Priority)), overflow=chance.choice(("error", "shift")),
-        cache_prompt=chance.random() < 0.9, cache_salt=chance.choice(("", "", "a")), client=chance.choice("ab"),
+        cache_prompt=chance.random() < 0.9, cache_salt=chance.choice(("", "a")), client=chance.choice("ab"),
     ))  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .active import ActiveBranch, ActiveRequest
 from .constraints import PrefixConstraint
@@ -297,9 +297,10 @@ def prepared(command: Command, model: Model) -> Command:
     Raises InvalidRequest for a grammar that is none.
     """
     request = command.generation.engine_state
-    for value in command.values():
-        if isinstance(value, Sampling):
-            request.compile_constraint(value)
+    for argument in command.args:
+        for value in cast("tuple[Any, ...]", argument) if isinstance(argument, tuple) else (argument,):
+            if isinstance(value, Sampling):
+                request.compile_constraint(value)
     if command.verb != "append":
         return command
     heals, begun, text = request.asked.heal, request.pending_text, command.args[0]

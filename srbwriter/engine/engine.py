@@ -436,8 +436,6 @@ class Engine:
             used_cells=cache.used_cells,
             total_cells=self._context.cells,
             used_sequences=cache.used_sequences,
-            total_sequences=self._context.sequences,
-            logits_rows=cache.tree.stored_rows,
             host_bytes=cache.tree.stored_bytes,
             disk_bytes=0 if cache.files is None else cache.files.bytes,
             saved_tokens=cache.saved_tokens,
@@ -445,7 +443,6 @@ class Engine:
             damaged_states=cache.damaged,
             live_branches=len(scheduler.queue.running),
             waiting_requests=sum(1 for r in requests if not r.running),
-            running_requests=sum(1 for r in requests if r.running),
         )
 
     @property

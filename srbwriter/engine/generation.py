@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from .types import (
     BranchState,
@@ -40,11 +40,6 @@ class Command(NamedTuple):
     generation: Generation
     branch: int = -1
     args: tuple[Any, ...] = ()
-
-    def values(self) -> Iterator[Any]:
-        """Yield its arguments; of a tuple with one value for each branch, the values."""
-        for arg in self.args:
-            yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
 
 
 @dataclass(slots=True)

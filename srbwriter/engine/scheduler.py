@@ -301,22 +301,17 @@ class Scheduler:
     def _is_unwanted(self) -> bool:
         """Whether the running decode is broken off: an abort discards all of its rows.
 
-        That is so for background work when other work comes, and for the prompt of one request when that is
-        to end or begins anew.
+        That is so for background work when other work comes, and where it only reads the prompt of a request
+        of which a branch is to end or begins anew.
         """
-        running = self._in_flight
-        if running is None:
+        if self._in_flight is None:
             return False
-        (background, numbers), ended = running, set[int]()
+        background, numbers = self._in_flight
         for command in [item for item in list(self.inbox) if isinstance(item, Command)]:
-            request = command.generation.request
-            if background and command.verb in STARTING and request.priority is not Priority.BACKGROUND:
+            request, alone = command.generation.request, numbers == {command.generation.number}
+            wanted = command.verb in STARTING and request.priority is not Priority.BACKGROUND
+            if (background and wanted) or (alone and command.verb in INTERRUPTING):
                 return True
-            if command.verb in INTERRUPTING and numbers == frozenset((command.generation.number,)):
-                ended.add(command.branch)
-                live = {branch.index for branch in command.generation.branches if branch.live}
-                if -1 in ended or live <= ended:
-                    return True
         return False
 
     def read_for_caller(self, demands: Sequence[Demand]) -> Sequence[Portion]:

@@ -278,10 +278,6 @@ class TokenTree:
         if len(self._rows) > self._most_rows:
             self._rows.popitem(last=False)[0].logits = None
 
-    @property
-    def stored_rows(self) -> int:
-        return len(self._rows)
-
     def mark_used(self, node: Node | None) -> None:
         """Mark the path to ``node`` as just used."""
         self._clock += 1
