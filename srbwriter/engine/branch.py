@@ -584,12 +584,12 @@ class ActiveBranch(Demand):
         """Add text that a person typed.
 
         The tokens spell ``unspelt`` characters before it, too; its end they need not spell. ``ends`` are
-        characters after each of them. Text that follows a tail becomes a part of that.
+        characters after each of them.
         """
         buffer, begin = self.buffer, len(self.branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
-        buffer.tail += text if buffer.tail else ""
+        buffer.tail = ""
         self._add_spelling(ids, [begin + max(end - unspelt, 0) for end in ends], text)
 
     def settle_tail(self, ids: Sequence[int]) -> None:

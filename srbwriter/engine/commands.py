@@ -17,7 +17,7 @@ from .constraints import PrefixConstraint
 from .generation import BEYOND_THE_END, Command, Generation
 from .model import Model
 from .parameters import notation
-from .prompt import Typed, token_ids, typed
+from .prompt import token_ids, typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
 from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop, for_each
@@ -157,10 +157,7 @@ class Commands:
         active.set_stop(branch.stop_rule)
         self._revive(active)
 
-    def append(
-        self, active: ActiveBranch, text: str, go_on: bool, alone: Typed, with_prefix: Typed | None = None
-    ) -> None:
-        """``with_prefix`` are the tokens of the text behind what token healing took off the prompt."""
+    def append(self, active: ActiveBranch, text: str, go_on: bool) -> None:
         branch, request = active.branch, active.request
         if not text:
             return
@@ -169,18 +166,15 @@ class Commands:
         if branch.live:
             active.flush()
         active.drop_half_spelt()
-        self._settle_tail(active)
         if go_on and not branch.live:
             active.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
-        unspelt = "" if active.buffer.ids else request.pending_text
-        new = with_prefix if unspelt and with_prefix is not None else alone
-        if active.buffer.tail:  # its tokens are still to be found, together with those of this text
-            new = Typed((), ())
-        if unspelt:
-            branch.overlap = len(unspelt)
+        before = active.text_without_tokens
+        if not active.buffer.ids:
+            branch.overlap = len(request.pending_text)
         heals = goes_on and request.asked.heal and not notation(active.sampling)
-        kept = len(new.ids) - (new.unfinished.tokens if heals else 0)
-        active.add_typed(text, new.ids[:kept], new.ends[:kept], len(unspelt))
+        new = typed(self.model, before + text, text if heals else "")
+        kept = len(new.ids) - new.unfinished.tokens
+        active.add_typed(text, new.ids[:kept], new.ends[:kept], len(before))
         if kept < len(new.ids):
             active.restart_text(len(new.unfinished.text))
             active.heal = PrefixConstraint(self.model.piece_index, new.unfinished.text.encode())
@@ -291,21 +285,12 @@ def make_request(
     return request
 
 
-def prepared(command: Command, model: Model) -> Command:
-    """The command with what can be worked out before the engine's thread has it.
-
-    Raises InvalidRequest for a grammar that is none.
-    """
+def prepare(command: Command, model: Model) -> None:
+    """Make what a command needs that takes long. Raises InvalidRequest for a grammar that is none."""
     request = command.generation.engine_state
     for argument in command.args:
         for value in cast("tuple[Any, ...]", argument) if isinstance(argument, tuple) else (argument,):
             if isinstance(value, Sampling):
                 request.compile_constraint(value)
-    if command.verb != "append":
-        return command
-    heals, begun, text = request.asked.heal, request.pending_text, command.args[0]
-    if heals:
+    if command.verb == "append" and request.asked.heal:
         _ = model.piece_index
-    healed = text if heals else ""  # a word that breaks off at its end is to be completed
-    more = (typed(model, begun + text, healed),) if begun else ()
-    return command._replace(args=(*command.args, typed(model, text, healed), *more))

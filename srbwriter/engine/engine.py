@@ -29,7 +29,7 @@ from .adapters import key_of, load_adapters
 from .cache import Cache
 from .capabilities import Capabilities, Feature
 from .checks import Checks
-from .commands import Call, make_request, prepared
+from .commands import Call, make_request, prepare
 from .devices import gpus
 from .disk import StoryFiles, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling
@@ -478,7 +478,7 @@ class Engine:
     def _post(self, command: Command) -> None:
         """Give a command to the stepping thread. Raises InvalidRequest for one that cannot be carried out."""
         self._checks.check_command(command)
-        command = prepared(command, self.model)
+        prepare(command, self.model)
         try:
             self._check_open()
         except EngineClosed as error:
