@@ -199,20 +199,20 @@ class Cache:
 
     def _restore(self, seq: int, node: Node, background: bool) -> bool:
         """Copy a stored node into cells for ``seq``, which ends where it begins; False where that fails."""
-        state = node.state
+        state, native = node.state, self.native
         if state is None or not self.free_cells(state.end - state.start, background):
             return False
-        if node.state is not state:
-            return False  # it was dropped for what left the cells
-        if self.tree.whole:
-            restored = self.native.restore_sequence(state.data, node.end, seq)
+        while node.state is state:  # else it was dropped for what left the cells
+            if self.tree.whole:
+                restored = native.restore_sequence(state.data, node.end, seq)
+            else:
+                restored = native.restore_range(state.data, state.start, state.end, seq, node.start, node.end)
+            if restored:
+                break
+            if not (self.tree.whole and self.evict(background)):  # more cells may be in use than are counted
+                self.damaged += 1
+                self.tree.drop_state(node)
         else:
-            restored = self.native.restore_range(
-                state.data, state.start, state.end, seq, node.start, node.end
-            )
-        if not restored:
-            self.damaged += 1
-            self.tree.drop_state(node)
             return False
         self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
         self.tree.attach_sequence(seq, node)

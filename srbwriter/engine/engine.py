@@ -479,12 +479,12 @@ class Engine:
         """Give a command to the stepping thread. Raises InvalidRequest for one that cannot be carried out."""
         self._checks.check_command(command)
         prepare(command, self.model)
+        command.generation.expect(command)
         try:
             self._check_open()
         except EngineClosed as error:
             command.generation.abandon(error)
             return
-        command.generation.expect(command)
         self._scheduler.inbox.append(command)
         self._scheduler.interrupt()
         self._wake.set()

@@ -236,9 +236,9 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         if command.verb in ("reroll", "add_branch"):
             self.capabilities.require("without", bool(command.args[-1]))
             self.check_ids(command.args[-2])
+        command.generation.expect(command)
         try:
             self._check_open()
-            command.generation.expect(command)
             self._loop.call_soon_threadsafe(self._obey, command)
         except (EngineClosed, RuntimeError):  # the loop is closed
             command.generation.abandon(EngineClosed("the engine was closed"))
