@@ -47,7 +47,7 @@ def submit(chance: random.Random, engine: Engine) -> Generation:
     stop = Stop(max_tokens=chance.choice((0, 4, 12, 24, 60, 120, 300)), ignore_eog=chance.random() < 0.5)
     return engine.submit(Request(
         text[: chance.choice((40, 120, 220))], n=chance.randint(1, 4), sampling=sampling, stop=stop,
-        priority=chance.choice(list(Priority)), overflow=chance.choice(("error", "shift")),
+        priority=chance.choice(list(Priority)), overflow=chance.choice(("error", "truncate")),
         cache_prompt=chance.random() < 0.9, cache_salt=chance.choice(("", "a")), client=chance.choice("ab"),
     ))  # fmt: skip
 

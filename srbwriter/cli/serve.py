@@ -89,9 +89,6 @@ CHAT_TEMPLATE = Key[str | None](
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",),
 )
-CONTEXT_SHIFT = Key(
-    "server.context_shift", SWITCH, False, "go on past a full context by forgetting", ("--context-shift",),
-)
 STATIC_PATH = Key[Path | None](
     "server.static_path", PATH, None, "folder of files to serve instead of the page", ("--path",),
 )

@@ -290,6 +290,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
     Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
     Retired("sampling.infill", "it is for code"),
+    Retired("server.context_shift", "a branch ends where its context is full", ("--context-shift",), 0),
     Retired("sampling.loop_guard", "DRY keeps a text from repeating itself", ("--loop-guard",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),

@@ -80,7 +80,7 @@ class Back(NamedTuple):
 
 
 class ActiveBranch(Demand):
-    """One branch of the local engine. ``base`` and the buffer's ids from ``first`` on are its path.
+    """One branch of the local engine. ``base`` and the buffer's ids are its path.
 
     Attributes:
         decoded: where the text of its tokens ends; behind ``shown`` text is held back, and before that
@@ -119,7 +119,7 @@ class ActiveBranch(Demand):
         self.siblings: Siblings | None = request.siblings
         self.begun: list[int] = []
         self.base: Sequence[int] = request.ids
-        self.first = self.reported = 0
+        self.reported = 0
         self.sampling: Sampling = branch.sampling
         self.barred: dict[int, set[int]] = {}
         self.rows: dict[int, NDArray[np.float32]] = {}
@@ -147,14 +147,14 @@ class ActiveBranch(Demand):
         """Every token from the start of the prompt to the end of the branch; a list that nobody changes."""
         if self.prompting or self.at_prompt:
             return self.request.ids
-        return [*self.base, *self.buffer.ids[self.first :]]
+        return [*self.base, *self.buffer.ids]
 
     @property
     def length(self) -> int:
         """Tokens of the path."""
         if self.prompting:
             return len(self.request.ids)
-        return len(self.base) + len(self.buffer.ids) - self.first
+        return len(self.base) + len(self.buffer.ids)
 
     @property
     def waiting(self) -> bool:
@@ -169,7 +169,7 @@ class ActiveBranch(Demand):
     @property
     def last_token(self) -> int:
         ids = self.buffer.ids
-        return ids[-1] if len(ids) > self.first else self.base[-1]
+        return ids[-1] if ids else self.base[-1]
 
     @property
     def at_prompt(self) -> bool:
@@ -183,12 +183,12 @@ class ActiveBranch(Demand):
 
     @property
     def first_free(self) -> int:
-        """The first token that can be sampled again: those before it were typed, or have left the window."""
+        """The first token that can be sampled again: those before it were typed."""
         buffer = self.buffer
         end = max((end for _, end in buffer.typed), default=0)
         typed = bisect_left(buffer.ends, end) + 1 if buffer.typed else 0
         begun = bisect_right(buffer.ends, -1)  # tokens that repeat the prompt's end, and not all of it
-        return max(self.first, typed, begun + 1 if begun else 0)
+        return max(typed, begun + 1 if begun else 0)
 
     @property
     def written(self) -> int:
@@ -412,8 +412,6 @@ class ActiveBranch(Demand):
             new = buffer
         self.begun = self.begun[:tokens]
         new.tail = text[max(end, 0) :]
-        if tokens < self.first:  # the window was shifted since; it is made anew where it is still needed
-            self.base, self.first = self.request.ids, 0
         self.barred = {place: barred for place, barred in self.barred.items() if place <= tokens}
         self.rows = {place: row for place, row in self.rows.items() if place < tokens}
         self.decoded, self.floor = end, min(self.floor, chars)
@@ -430,7 +428,6 @@ class ActiveBranch(Demand):
         if self.request.siblings is not None:
             self.request.siblings.discard(self)
         branch.buffer = Buffer(self.buffer.revision + 1)
-        self.base, self.first = self.request.ids, 0
         self.barred.clear()
         self.begun = []
         self.restart_sampling()
@@ -607,30 +604,10 @@ class ActiveBranch(Demand):
         self.restart_text()
         self.request.events.append(Text(self.branch.index, text, tuple(ids)))
 
-    def shift(self, window: int) -> bool:
-        """Forget the older half of what follows the kept head until it fits, if the request allows it.
-
-        What remains is evaluated again: shifting cells in place would move them for every branch
-        that shares them, and leaves other values than a fresh evaluation.
-        """
-        asked, path = self.request.asked, self.path
-        if asked.overflow != "shift":
-            return False
-        keep = len(self.request.ids) if asked.n_keep < 0 else min(asked.n_keep, len(path))
-        gone, rest = 0, len(path) - keep
-        while len(path) - gone + 1 > window:  # a rewind can leave several windows full
-            if rest < 2:
-                return False
-            gone, rest = gone + rest // 2, rest - rest // 2
-        self.base = path[:keep] + path[keep + gone :]
-        self.first = len(self.buffer.ids)
-        self.request.generation.truncated = True
-        return True
-
     def continue_after(self, prompt: Sequence[int]) -> None:
         """Let the next token follow ``prompt`` and all of the text so far."""
         if prompt is not self.base:
-            self.base, self.first = prompt, 0
+            self.base = prompt
             self.text_changed()
 
     # ---- what the sampler has to know of

@@ -114,10 +114,7 @@ class Commands:
         if stop is not None:
             branch.stop_rule = stop
         branch.seed = request.seed(seed, branch.seed, branch.buffer.revision + 1)
-        base, shifted = active.base, active.first
         active.restart_attempt()
-        if not shifted:
-            active.continue_after(base)
         active.begin(begin, without)
         self._heal_prompt(active)
         self._revive(active)
@@ -153,6 +150,7 @@ class Commands:
             self._settle_tail(active)
         else:
             active.restart_attempt()
+            self._heal_prompt(active)
         branch.seed = active.request.seed(seed, branch.seed, branch.buffer.revision + 1)
         active.set_stop(branch.stop_rule)
         self._revive(active)

@@ -185,11 +185,8 @@ class Scheduler:
         """Fill the next batch, for which there is room in the cells."""
         queue, cache, tip = self.queue, self.cache, self.cache.tree.tip
         for active in [r for r in queue.writing if tip[r.seq].end >= self.window]:
-            if active.shift(self.window):
-                queue.requeue(active)
-            else:
-                self.loop.finish(active, FinishReason.CONTEXT, None)
-                queue.drop_ended()
+            self.loop.finish(active, FinishReason.CONTEXT, None)
+            queue.drop_ended()
         for demand in list(queue.reading):
             if not demand.every_token and not cache.catch_up(demand):
                 queue.requeue(demand)

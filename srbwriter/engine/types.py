@@ -82,7 +82,7 @@ class FinishReason(StrEnum):
 
 
 Boundary = Literal["line", "sentence", "paragraph"]
-Overflow = Literal["error", "truncate", "shift"]
+Overflow = Literal["error", "truncate"]
 Together = Literal["independent", "distinct"]
 
 
@@ -395,8 +395,7 @@ class Request(Record, frozen=True):
         "Read special tokens", "Read special tokens written out in the prompt.",
     )] = False
     overflow: Annotated[Overflow, _request(
-        "When it does not fit", "When the prompt does not fit: refuse it, drop its beginning, or let that "
-        "slide out while writing.",
+        "When it does not fit", "When the prompt does not fit: refuse it, or drop its beginning.",
     )] = "error"
     n_keep: Annotated[int, _request(
         "Kept of the beginning", "Tokens at the start that overflow never drops; -1 is all.",

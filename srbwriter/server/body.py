@@ -358,18 +358,12 @@ def read_stop(body: Body, base: Stop) -> Stop:
     return replace(base, **changes)
 
 
-def read_options(
-    body: Body, services: Services, overflow: str = "error", *, shift: bool = True
-) -> dict[str, Any]:
-    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400).
-
-    ``overflow`` is the usual one, where the server was not started to ``shift`` text out.
-    """
+def read_options(body: Body, services: Services, overflow: str = "error") -> dict[str, Any]:
+    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400)."""
     penalty, engine = body.raw("penalty_prompt"), services.engine
     if penalty is not None:  # what penalties look back at: "" is nothing, and null is the prompt
         penalty = read_prompt(penalty, engine, "penalty_prompt") if penalty not in ("", []) else ()
-    usual = "shift" if shift and services.settings.context_shift else overflow
-    return {"overflow": usual, "penalty_prompt": penalty, **_set_values(body, _OPTIONS, None)}
+    return {"overflow": overflow, "penalty_prompt": penalty, **_set_values(body, _OPTIONS, None)}
 
 
 def read_n(body: Body, default: int, limit: int) -> int:

@@ -86,7 +86,7 @@ class EngineMachine(RuleBasedStateMachine):
         priority=st.sampled_from([Priority.NORMAL, Priority.NORMAL, Priority.BACKGROUND]),
         strings=st.sampled_from([(), (), (" the", "a t")]),
         heal=st.booleans(),
-        overflow=st.sampled_from(["error", "shift"]),
+        overflow=st.sampled_from(["error", "truncate"]),
         temperature=st.sampled_from([0.0, 0.8]),
         salt=st.sampled_from(["", "", "a", "b"]),
     )

@@ -230,7 +230,7 @@ async def next_tokens(call: Call) -> Response:
         ids = tuple(read_ids("ids", body.raw("ids"), engine)) if body.has("ids") else ()
         prompts = read_prompts(body.raw("prompt"), engine)
         first = max(body.integer("from", 1), 1) if body.has("from") else None
-        k, options = body.size("k", USUAL, like="logprobs"), read_options(body, call.services, shift=False)
+        k, options = body.size("k", USUAL, like="logprobs"), read_options(body, call.services)
         requests = [
             Request(
                 prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids, add_bos=wants_bos(prompt),
