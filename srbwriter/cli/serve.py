@@ -79,7 +79,7 @@ METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metric
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
 SYSTEM_PROMPT_FILE = Key[Path | None](
     "server.system_prompt_file", PATH, None,
-    "file with a text that precedes every prompt, or with JSON: prompt, anti_prompt and assistant_name",
+    "file with a text that precedes every prompt",
     ("--system-prompt-file", "-spf"),
 )
 CHAT_TEMPLATE = Key[str | None](

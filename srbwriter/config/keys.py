@@ -246,11 +246,6 @@ SO_FAR = Key(
     "percent of the window for summaries of chapters that no longer fit, which the model writes while you "
     "read; 0 for none", minimum=0, maximum=50,
 )
-LOOK_AHEAD_BATTERY = Key[LookAhead](
-    "instruments.look_ahead_battery", one_of(*get_args(LookAhead)), "off",
-    "the most of look_ahead while the machine runs on battery power",
-)
-
 LOG_LEVEL = Key(
     "log.level", one_of("debug", "info", "warning", "error"), "info", "how much is written to the log",
     ("--log-level",),
@@ -290,15 +285,16 @@ RETIRED: tuple[Retired, ...] = (
     Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
     Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
     Retired("sampling.infill", "it is for code"),
-    Retired("server.context_shift", "a branch ends where its context is full", ("--context-shift",), 0),
     Retired("sampling.loop_guard", "DRY keeps a text from repeating itself", ("--loop-guard",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),
     *(Retired(f"instruments.explore_{name}", "likely continuations are not searched")
       for name in ("cutoff", "multiplier", "depth", "beams", "ends")),
+    Retired("server.context_shift", "a text ends where the context is full", ("--context-shift",), 0),
     Retired("server.models_max", _ONE_MODEL, ("--models-max",)),
     Retired("server.more_models", _ONE_MODEL),
+    Retired("instruments.look_ahead_battery", "look_ahead is the same on battery power"),
     Retired("server.slot_save_path", "slots are not saved", ("--slot-save-path",)),
 )
 # fmt: on

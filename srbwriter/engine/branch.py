@@ -19,9 +19,8 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..prose import Scanner, last_sentence_start
 from .generation import Branch, Buffer
-from .rules import SCANNERS, compile_phrases, stop_pattern
+from .rules import Ending, StopRules, compile_phrases
 from .text import Pieces
 from .tree import Demand
 from .types import (
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 1 << 60  # tokens
 _TO_RUN = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
-_CONTEXT = 64  # characters of earlier text by which the end of a sentence is judged
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
 
@@ -63,13 +61,6 @@ class ChainState(IntEnum):
     CURRENT = 0
     STALE = 1  # the text was changed: the chain needs the new history
     OUTDATED = 2  # the settings were changed: the chain is replaced
-
-
-class Ending(NamedTuple):
-    """The branch ends; text and tokens are cut already."""
-
-    reason: FinishReason
-    stop_text: str | None = None
 
 
 class Back(NamedTuple):
@@ -128,8 +119,6 @@ class ActiveBranch(Demand):
         self._broken = False  # whether a character is still to be completed
         self._bans, self._reach = compile_phrases(()), 1
         self._before = ""  # the end of the prompt, as far as a phrase may begin in it
-        self._boundary: str | None = None
-        self._scanner: Scanner | None = None
         self.decoded = self.shown = self.floor = 0
         self._recent, self._seen = "", 0  # the text as the rules see it: its end, and where that is
         self._ban_from = self._ban_floor = 0  # where phrases may begin, and where none ends
@@ -183,7 +172,7 @@ class ActiveBranch(Demand):
 
     @property
     def first_free(self) -> int:
-        """The first token that can be sampled again: those before it were typed."""
+        """The first token that can be sampled again: those before it were typed, or repeat the prompt."""
         buffer = self.buffer
         end = max((end for _, end in buffer.typed), default=0)
         typed = bisect_left(buffer.ends, end) + 1 if buffer.typed else 0
@@ -204,16 +193,6 @@ class ActiveBranch(Demand):
     def tokens_within(self, chars: int) -> int:
         """Return how many tokens lie wholly within the first ``chars`` characters."""
         return bisect_right(self.buffer.ends, chars)
-
-    def chars_before(self, tokens: int | None, chars: int | None, sentences: int | None) -> int:
-        """Return how many characters stay without the last tokens, characters or sentences."""
-        text, ends = self.branch.text, self.buffer.ends
-        if tokens is not None:
-            keep = max(len(ends) - max(tokens, 0), 0)
-            return min(ends[keep - 1], len(text)) if keep else 0
-        if chars is not None:
-            return max(len(text) - max(chars, 0), 0)
-        return last_sentence_start(text, sentences or 0)
 
     def unscored(self, ids: Sequence[int]) -> list[TokenLogprob]:
         """Return placeholder logprobs for ``ids`` that the model did not write, if logprobs are reported."""
@@ -288,35 +267,21 @@ class ActiveBranch(Demand):
                 self._ban_from = self._ban_floor = loose = self._seen
 
         # Stop rules: of several that match, the one that keeps least. Nothing is shown that may be cut off.
-        hold, endings = self._seen, list[tuple[int, Ending]]()
+        hold = self._seen
         taken_back = self.tokens_within(loose)
         if taken_back < len(buffer.ids):
             hold = buffer.ends[taken_back - 1] if taken_back else 0
-        if self._stops is not None:
-            match = self._stops.search(recent, self.shown - at, partial=True)
-            if match is not None and not match.partial:
-                keep = match.end() if self._include_stop else match.start()
-                endings.append((at + keep, Ending(FinishReason.STOP, match[0])))
-            elif hold < self._seen:  # what is before may become a stop text in another way
-                match = self._stops.search(recent[: max(hold - at, 0)], self.shown - at, partial=True)
-            if match is not None and match.partial:
-                hold = min(hold, at + match.start())
-        if self._scanner is not None and self._boundary is not None:
-            unit_ends = self._scanner.feed(new)
-            if unit_ends and self.written >= self.min_tokens:
-                endings.append((unit_ends[0], Ending(FinishReason(self._boundary))))
-            hold = min(hold, self._seen - self._scanner.held)
-        if self._kept_stops and self.written >= self._kept_stops_from:
-            wanted = next((stop for stop in self._kept_stops if stop in new), None)
-            if wanted is not None:
-                endings.append((self._seen, Ending(FinishReason.STOP, wanted)))
-        if endings:
-            keep, ending = min(endings, key=lambda found: found[0])
-            kept = self.tokens_within(keep)
-            begun = self.begun
-            self._show(keep, kept)
-            self.back_to(kept, keep)
-            self.begun = begun[: kept + 1]
+        shown, may_end = self.shown, self.written >= self.min_tokens
+        keep, ending = self._rules.judge(
+            recent[shown - at :], new, shown, may_end, self.written, hold - shown
+        )  # fmt: skip
+        hold = shown + keep
+        if ending is not None:
+            kept = self.tokens_within(hold)
+            drawn = self.begun
+            self._show(hold, kept)
+            self.back_to(kept, hold)
+            self.begun = drawn[: kept + 1]
             return ending
 
         self._show(hold, taken_back)
@@ -460,15 +425,9 @@ class ActiveBranch(Demand):
         text = self.branch.text
         self.shown, self._seen = len(text), len(text) + len(held)
         self._recent = (self._before + text + held)[-(self._reach + len(held)) :]
-        self._scanner = None
-        if self._boundary is not None:
-            whole, begun = text + held, self.request.pending_text if self.branch.overlap else ""
-            before = (begun + whole[: self.floor])[-_CONTEXT:]
-            self._scanner = SCANNERS[self._boundary](self.floor - len(before))
-            self._scanner.feed(before)
-            self._scanner.mark()
-            self._scanner.feed(whole[self.floor :])
-        self._ruled = bool(self._stops or self._boundary or self._kept_stops or self._bans)
+        begun = self.request.pending_text if self.branch.overlap else ""
+        self._rules = StopRules(self.branch.stop_rule, text + held, self.floor, begun)
+        self._ruled = bool(self._rules.watch or self._bans)
         self._plain = not self._ruled and self._seen == self.shown <= self.decoded
 
     def spell_prompt_again(self) -> None:
@@ -503,10 +462,6 @@ class ActiveBranch(Demand):
         self.min_tokens, self.ignore_eog = stop.min_tokens, stop.ignore_eog
         self.stop_ids = frozenset(stop.token_ids)
         self.deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
-        self._stops, self._include_stop = stop_pattern(stop.strings), stop.include_string
-        self._boundary = stop.boundary
-        self._kept_stops = tuple(filter(None, stop.after_any))
-        self._kept_stops_from = max(stop.after_min_tokens + 1, stop.min_tokens)
         self._look_again(self._held)
 
     def watch(self, prompt_end: Callable[[int], str]) -> None:

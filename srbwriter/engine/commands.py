@@ -17,7 +17,7 @@ from .constraints import PrefixConstraint
 from .generation import BEYOND_THE_END, Command, Generation
 from .model import Model
 from .parameters import notation
-from .prompt import token_ids, typed
+from .prompt import typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
 from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop, for_each
@@ -142,7 +142,7 @@ class Commands:
     ) -> None:  # fmt: skip
         self.loop.detach(active)
         branch = active.branch
-        kept = active.chars_before(tokens, chars, sentences)
+        kept = active.branch.chars_before(tokens, chars, sentences)
         if kept > 0:
             active.back_to(active.tokens_within(kept), kept, tell=True)
             active.restart_text()
@@ -257,8 +257,6 @@ def make_request(
     """
     asked = generation.request
     request = ActiveRequest(generation, ids, pending_prefix, salt, model)
-    if asked.penalty_prompt is not None:
-        request.history_ids = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     if request.wants_next_logprobs and pending_prefix:
         request.ending = PrefixConstraint(model.piece_index, pending_prefix)
     samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)

@@ -339,9 +339,9 @@ class Take(Record, frozen=True):
 class Request(Record, frozen=True):
     """n branches of one prompt.
 
-    ``sampling`` and ``stop`` are one for all branches, or a tuple of one for each. Penalties and DRY look
-    back at ``penalty_prompt`` where that is given. With ``takes``, one a branch, nothing is written until a
-    branch is steered. ``client`` is who asks, by any name: clients share the rows of a batch.
+    ``sampling`` and ``stop`` are one for all branches, or a tuple of one for each. With ``takes``, one a
+    branch, nothing is written until a branch is steered. ``client`` is who asks, by any name: clients share
+    the rows of a batch.
     """
 
     prompt: Prompt
@@ -413,7 +413,6 @@ class Request(Record, frozen=True):
         "Cache salt", "Share the cache only with requests that give the same text here.", most=1024,
     )] = ""
     # fmt: on
-    penalty_prompt: Prompt | None = None
     logits_callback: LogitsCallback | None = None
     takes: tuple[Take, ...] = ()
     label: str = ""

@@ -15,8 +15,6 @@ from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import InvalidRequest, Request, Stop
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
-from . import scripted
-from .scripted import Scripted
 from .support import GREEDY, finish, rest, small_engine
 from .test_memories import HYBRID, SLIDING, evict_all
 from .test_tiers import opened
@@ -87,16 +85,6 @@ def test_a_session_is_taken_back_under_the_salt_that_asks_for_it(kind: str, tmp_
         engine.load_session(file, "b")
         assert ask(engine, "a", path).cached_tokens == 0
         assert ask(engine, "b", path).cached_tokens >= tokens - 2  # the last two were not evaluated
-
-
-def test_vllm_elsewhere_is_told_of_the_salt() -> None:
-    with closing(Scripted("vllm")) as server:
-        options = RemoteOptions(server.url)
-        with closing(RemoteEngine.connect(options)) as engine:
-            for salt in ("a", ""):
-                engine.submit(Request(scripted.PROMPT, cache_salt=salt, stop=RULE)).wait(60)
-        salts = [body.get("cache_salt") for path, _, body in server.heard if "completions" in path]
-        assert salts == ["a", None]
 
 
 def test_another_srbwriter_is_told_of_the_salt() -> None:
