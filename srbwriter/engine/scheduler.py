@@ -114,7 +114,7 @@ class Scheduler:
         self._threads_now = 0
         self.inbox: deque[Command | Call] = deque()
         self.counters = Counters()
-        self._in_flight: tuple[bool, frozenset[int]] | None = None  # background work, and requests that read
+        self._in_flight: Plan | None = None  # what is decoded now
         self.overlaps = False  # whether decodes return before they are computed
         self._idle_work_left = False
 
@@ -171,7 +171,7 @@ class Scheduler:
         """Let background work rest for a moment from now on. For any thread."""
         self.queue.last_worked = time.monotonic()
         running = self._in_flight
-        if running is not None and running[0]:
+        if running is not None and self.queue.runs_background:
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -246,9 +246,7 @@ class Scheduler:
 
     def _decode(self, plan: Plan) -> None:
         if self.abortable:
-            readers = plan.demands if plan.portions else ()
-            numbers = frozenset(d.request.generation.number for d in readers if isinstance(d, ActiveBranch))
-            self._in_flight = self.queue.runs_background, numbers
+            self._in_flight = plan
             if self._is_unwanted():  # the command came before _in_flight was set, and could not abort
                 self._in_flight = None
                 return
@@ -298,16 +296,18 @@ class Scheduler:
     def _is_unwanted(self) -> bool:
         """Whether the running decode is broken off: an abort discards all of its rows.
 
-        That is so for background work when other work comes, and where it only reads the prompt of a request
-        of which a branch is to end or begins anew.
+        That is so for background work when other work comes, and for a single request that is cancelled, or
+        of which a branch is to end or begins anew while it reads its prompt.
         """
-        if self._in_flight is None:
+        plan, commands = self._in_flight, [item for item in list(self.inbox) if isinstance(item, Command)]
+        if plan is None or not commands:
             return False
-        background, numbers = self._in_flight
-        for command in [item for item in list(self.inbox) if isinstance(item, Command)]:
-            request, alone = command.generation.request, numbers == {command.generation.number}
-            wanted = command.verb in STARTING and request.priority is not Priority.BACKGROUND
-            if (background and wanted) or (alone and command.verb in INTERRUPTING):
+        requests = {d.request.generation for d in plan.demands if isinstance(d, ActiveBranch)}
+        for command in commands:
+            ends = command.verb == "cancel" or (plan.portions and command.verb in INTERRUPTING)
+            urgent = command.generation.request.priority is not Priority.BACKGROUND
+            comes = urgent and command.verb in STARTING and self.queue.runs_background
+            if comes or (ends and requests == {command.generation}):
                 return True
         return False
 
