@@ -99,7 +99,7 @@ def live(number: int, seconds: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20.0, help="of each life")
     parser.add_argument("--lives", type=int, default=8)
     parser.add_argument("--first", type=int, default=0, help="number of the first life")
