@@ -62,13 +62,10 @@ LONG = frozenset(
 """Calls that compute for long, or read a file."""
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
-_HARMLESS = (
-    "possible training context overflow", "using full-size SWA cache", "fallback to CPU",
-    "failed to find a memory slot",
-)  # fmt: skip
+_HARMLESS = ("possible training context overflow", "using full-size SWA cache", "fallback to CPU")
 """Warnings about what is done on purpose: the cache has more cells than any one branch may use, and
-sliding layers keep all of them, so that a branch can go back; a LoRA adapter does not lie in the layout
-that its model's weights are in; and branches give way when llama.cpp finds no slot."""
+sliding layers keep all of them, so that a branch can go back; and a LoRA adapter does not lie in the layout
+that its model's weights are in."""
 _partial = ""
 _last_level = logging.INFO
 _hushed = False
