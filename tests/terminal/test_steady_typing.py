@@ -119,7 +119,7 @@ def kept_in_note(terminal: Terminal, file: Path) -> str:
     terminal.wait_without("go there")
     leave(terminal)
     with Story.open(file, readonly=True) as story:
-        return story.marks(story.current).note or ""
+        return story.node(story.current).marks.note or ""
 
 
 PLACES: dict[str, tuple[Callable[[Terminal], None], Kept]] = {

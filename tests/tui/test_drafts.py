@@ -126,4 +126,4 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(open_bench: Open
         await bench.press("enter")
         assert bench.app.screen is tree
         assert left(bench) == []
-        assert bench.session.story.marks(node).note == "wet quay"
+        assert bench.session.story.node(node).marks.note == "wet quay"

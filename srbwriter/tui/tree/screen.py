@@ -132,7 +132,7 @@ class TreeScreen(Page[NodeId]):
 
     @property
     def _marks(self) -> Marks:
-        return self.story.marks(self.view.row.node)
+        return self.story.node(self.view.row.node).marks
 
     def _mark(self, **marks: object) -> None:
         if (node := self._own_node()) is not None:

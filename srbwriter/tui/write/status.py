@@ -199,7 +199,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
     if index >= len(current.branches) or not (node := node_of(session, index)):
         return ""
     try:
-        found = session.story.marks(node)
+        found = session.story.node(node)
     except NoSuchNode:  # the transaction that created it has just failed
         return ""
     branch = current.branches[index]
