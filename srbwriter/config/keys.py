@@ -285,6 +285,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
     Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
     Retired("sampling.infill", "it is for code"),
+    Retired("sampling.loop_guard", "DRY keeps a text from repeating itself", ("--loop-guard",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),

@@ -24,7 +24,7 @@ from .parameters import notation
 from .sampling import Chain, SamplerTemplate, check_sampling
 from .scheduler import Scheduler
 from .seeds import derive_seed
-from .tree import SHARED, Demand
+from .tree import Demand
 from .types import ContextOverflow, InvalidRequest, NoRoom, NotANumber, NotSupported, Priority, Sampling
 
 _TEMPLATES = 32  # settings whose sampler templates are kept
@@ -38,7 +38,7 @@ class _Sequence(Demand):
     __slots__ = ("accepted", "chain", "ids", "logits", "sampling")
 
     def __init__(self, sampling: Sampling, chain: Chain) -> None:
-        super().__init__(Priority.NORMAL, SHARED)
+        super().__init__(Priority.NORMAL, "")
         self.ids: list[int] = []
         self.accepted: list[int] = []  # by the sampler, and not evaluated yet
         self.logits: Logits | None = None  # after the last of ids
@@ -269,7 +269,7 @@ class Sequences:
         """Evaluate all ids of ``sequences`` and set their logits. Raises NoRoom."""
         tree = self.cache.tree
         for sequence in sequences:
-            row = tree.logits_after(sequence.ids, SHARED)
+            row = tree.logits_after(sequence.ids, "")
             most = len(sequence.ids) - (row is None)
             if self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):
                 self.cache.release(sequence)

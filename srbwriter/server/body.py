@@ -356,10 +356,7 @@ def read_stop(body: Body, base: Stop) -> Stop:
 
 
 def read_options(body: Body, overflow: str = "error") -> dict[str, Any]:
-    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400).
-
-    ``overflow`` is the usual one.
-    """
+    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400)."""
     return {"overflow": overflow, **_set_values(body, _OPTIONS, None)}
 
 

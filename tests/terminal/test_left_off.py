@@ -55,7 +55,7 @@ def write_round(terminal: Terminal) -> None:
 def set_the_desk(terminal: Terminal, file: Path) -> str:
     """Three rounds, a kill, a star, a re-roll, another order, pane, cursor and layout."""
     # The number of times that a branch went back (⌫1) is not kept: here none does.
-    terminal.configure(more='[keys]\norder = "0"\n[sampling]\nloop_guard = 0\n')
+    terminal.configure(more='[keys]\norder = "0"\n')
     terminal.start(file, "-n", "4")
     terminal.wait_for(OPENING.strip())
     for _ in range(3):

@@ -39,7 +39,7 @@ _CONSTRAINTS: Mapping[str, str] = {"grammar": "grammar", "json_schema": "json", 
 """vLLM's names."""
 _HERE = (
     "token_ids", "logit_bias", "without", "logprobs", "next_logprobs", "next_ids", "prompt_logprobs",
-    "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "max_seconds",
+    "gap_filling", "logits_callback", "heal", "cache_prompt", "max_seconds",
 )  # fmt: skip
 """What only an engine in this process can do."""
 

@@ -229,6 +229,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         if command.verb in ("reroll", "add_branch"):
             self.capabilities.require("without", bool(command.args[-1]))
             self.check_ids(command.args[-2])
+        command.generation.expect(command)
         try:
             self._check_open()
             self._loop.call_soon_threadsafe(self._obey, command)
