@@ -283,6 +283,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("interface.spelling", "words are not looked up in a list"),
     Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
     Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
+    Retired("model.control_vectors_scaled", _NO_VECTORS, ("--control-vector-scaled",), 2),
     Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
     Retired("sampling.infill", "it is for code"),
     Retired("sampling.loop_guard", "DRY keeps a text from repeating itself", ("--loop-guard",)),
