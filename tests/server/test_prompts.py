@@ -1,4 +1,4 @@
-"""What a prompt of ids, with media, or after a parent means to the engine; and fields that mean little."""
+"""What a prompt of ids or with media means to the engine; and fields that mean little."""
 
 from __future__ import annotations
 
