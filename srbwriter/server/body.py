@@ -36,7 +36,7 @@ from srbwriter.engine.parameters import (
 from srbwriter.engine.types import Prompt, Request, Sampling, Stop
 
 from .errors import bad, missing
-from .prompts import is_integer, read_prompt, wants_bos
+from .prompts import is_integer, wants_bos
 from .run import Services
 
 SEED_LIMIT = 2**32
@@ -324,7 +324,7 @@ _SAMPLING = _by_spelling(row for row in OF_SAMPLING if row.kind != "biases" and 
 _STOP = _by_spelling(OF_STOP)
 _OPTIONS = _by_spelling(row for row in OF_REQUEST if row.name not in OF_DIALECTS | {"n", "add_bos"})
 _OF_EVERY_DIALECT = (
-    "model", "stream", "stream_options", "user", "response_format", "t_max_predict_ms", "penalty_prompt",
+    "model", "stream", "stream_options", "user", "response_format", "t_max_predict_ms",
     "do_sample", "dynatemp_low", "dynatemp_high", "dynamic_temperature", "sampler_order", "custom_token_bans",
 )  # fmt: skip
 
@@ -356,18 +356,12 @@ def read_stop(body: Body, base: Stop) -> Stop:
     return replace(base, **changes)
 
 
-def read_options(
-    body: Body, services: Services, overflow: str = "error", *, shift: bool = True
-) -> dict[str, Any]:
+def read_options(body: Body, overflow: str = "error") -> dict[str, Any]:
     """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400).
 
-    ``overflow`` is the usual one, where the server was not started to ``shift`` text out.
+    ``overflow`` is the usual one.
     """
-    penalty, engine = body.raw("penalty_prompt"), services.engine
-    if penalty is not None:  # what penalties look back at: "" is nothing, and null is the prompt
-        penalty = read_prompt(penalty, engine, "penalty_prompt") if penalty not in ("", []) else ()
-    usual = "shift" if shift and services.settings.context_shift else overflow
-    return {"overflow": usual, "penalty_prompt": penalty, **_set_values(body, _OPTIONS, None)}
+    return {"overflow": overflow, **_set_values(body, _OPTIONS, None)}
 
 
 def read_n(body: Body, default: int, limit: int) -> int:
@@ -408,7 +402,7 @@ def read_request(body: Body, services: Services, usual: Mapping[str, Any] = Mapp
         n=read_n(body, 1, services.max_n),
         sampling=read_sampling(body, _with_usual(settings.sampling, _SAMPLING, usual), services.engine),
         stop=read_stop(body, _with_usual(stop, _STOP, usual)),
-        **read_options(body, services, usual.get("overflow", "error")),
+        **read_options(body, usual.get("overflow", "error")),
     )
 
 

@@ -179,7 +179,7 @@ def test_set_and_get(client: LineClient) -> None:
         r"stop=\n": r'KV stop=["\\n"]',
         'stop="one two"': 'KV stop=["one two"]',
         "boundary=sentence": "KV boundary=sentence",
-        "overflow=shift": "KV overflow=shift",
+        "overflow=truncate": "KV overflow=truncate",
         'logit_bias={"65": false}': "KV logit_bias=[[65, false]]",
         "samplers=kt": 'KV samplers=["top_k", "temperature"]',
         "grammar=root ::= [a-z]": 'KV grammar="root ::= [a-z]"',

@@ -368,7 +368,7 @@ DIALECT = Dialect(
         Row("GET /health /v1/health", health, "whether the model is ready", public=True),
         Row("POST /completion /completions", completion, "branches of one or several prompts",
             f"prompt! {_STREAM} n_probs:integer return_tokens:boolean "
-            "timings_per_token:boolean penalty_prompt:prompt post_sampling_probs:boolean "
+            "timings_per_token:boolean post_sampling_probs:boolean "
             "system_prompt:any +"),
         Row("POST /infill", infill, "text for the gap between two texts",
             f"input_prefix! input_suffix! prompt:string {_STREAM} +"),

@@ -70,7 +70,7 @@ def read_request(body: Body, services: Services) -> Request:
         sampling=sampling,
         stop=stop,
         logprobs=body.size("logprobs", 0) if body.has("logprobs") else None,
-        **read_options(common, services),
+        **read_options(common),
     )
     return services.put_system_before(request)
 
@@ -225,7 +225,7 @@ async def next_tokens(call: Call) -> Response:
 
     def read() -> list[Request]:
         ids = tuple(read_ids("ids", body.raw("ids"), engine)) if body.has("ids") else ()
-        k, options = body.size("k", USUAL, like="logprobs"), read_options(body, call.services, shift=False)
+        k, options = body.size("k", USUAL, like="logprobs"), read_options(body)
         return [
             call.services.put_system_before(
                 Request(
