@@ -142,12 +142,13 @@ class Body:
 V = TypeVar("V")
 
 
-def misspelt(body: Body, own: Iterable[str]) -> str:
+def misspelt(body: Body, own: Sequence[str]) -> str:
     """Return a note about fields that nobody reads, each with the likeliest name; "" if there are none.
 
     ``own`` are the fields of the path beside the parameters.
     """
-    known = {*own, *BY_NAME, *REFUSED, *IGNORED, *_OF_EVERY_DIALECT}
+    read = (name for name, row in BY_NAME.items() if row.name not in OF_DIALECTS or row.name in own)
+    known = {*own, *read, *REFUSED, *IGNORED, *_OF_EVERY_DIALECT}
     notes: list[str] = []
     for name in [name[:60] for name in body.values if name not in known][:5]:
         like = difflib.get_close_matches(name, known, 1)
