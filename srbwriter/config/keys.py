@@ -183,7 +183,7 @@ MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapp
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
 NUMA = Key[Numa | None](
     "model.numa", one_of(*get_args(Numa)), None,
-    "placement on machines with several memory nodes; the flag alone is distribute", ("--numa",),
+    "placement on machines with several memory nodes", ("--numa",),
 )
 FLASH_ATTN = Key[FlashAttention](
     "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa"),

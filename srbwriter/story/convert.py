@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -26,7 +26,7 @@ from srbwriter.story.model import (
     settings_from,
     settings_json,
 )
-from srbwriter.story.node import Node, row_of
+from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, fit, plain, tidy
 from srbwriter.story.tree import Rows
 from srbwriter.story.words import well_formed
@@ -112,8 +112,8 @@ def rows_of(draft: StoryDraft, progress: OnProgress) -> Rows:
         "draft": {"created": draft.created, "modified": draft.modified, "id": draft.id, "meta": draft.meta},
     } | {f"x-{key}": value for key, value in draft.values.items()}  # fmt: skip
     rows: Rows = {("value", key): value for key, value in values.items()}
-    rows |= {("day", day): astuple(done) for day, done in draft.days.items()}
-    return rows | {("node", number): row_of(node) for number, node in nodes.items()}
+    rows |= {("day", day): done for day, done in draft.days.items()}
+    return rows | {("node", number): node for number, node in nodes.items()}
 
 
 def _nodes_of(draft: DraftNode, number: NodeId, parent: NodeId | None) -> list[Node]:

@@ -133,31 +133,34 @@ def edited(
     total = sum(len(span.text) for span in spans)
     out: list[Span] = []
     low = index = begin = 0  # the end of the last edit; a span, and where it begins
+    ends: list[int] = []  # of its tokens, once they are known
     for edit, words in zip((*edits, Edit(total + 1, total + 1, "")), (*inserts, ()), strict=True):
         while index < len(spans):
             end = begin + len(spans[index].text)
             if begin >= edit.start and (low < end or begin == end):
                 break
             if low < end:
-                out += _between(spans[index], max(low - begin, 0), min(edit.start, end) - begin, sizes)
+                start, stop = max(low - begin, 0), min(edit.start, end) - begin
+                if not ends and (start or stop < end - begin):
+                    ends = token_ends(spans[index], sizes)
+                out += _between(spans[index], start, stop, ends)
             elif begin == end == max(begin, low):  # tokens without a character yet
                 out.append(spans[index])
             if end > edit.start:
                 break
-            index, begin = index + 1, end
+            index, begin, ends = index + 1, end, []
         out += words
         low = edit.end
     return tidy(out)
 
 
-def _between(span: Span, start: int, stop: int, sizes: TokenSizes | None) -> Spans:
-    """Return characters ``start`` to ``stop`` of a span, with the tokens that are whole there."""
+def _between(span: Span, start: int, stop: int, ends: list[int]) -> Spans:
+    """Return characters ``start`` to ``stop`` of a span, with the tokens, which end at ``ends``, in it."""
     text, lead = span.text, len(span.lead)
     if start == 0 and stop == len(text):
         return (span,)
     if not span.ids:
         return plain(text[start:stop], span.author)
-    ends = token_ends(span, sizes)
     first = bisect_left(ends, lead + start) if start else 0
     last = len(ends) - 1 if stop == len(text) else _whole_tokens(ends, lead + stop)
     if first >= last or ends[last] <= lead:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO, cast
@@ -21,9 +21,18 @@ from zlib import crc32
 
 from srbwriter import paths
 from srbwriter.story.disk import NO_STORY, log_of
-from srbwriter.story.model import ROOT, Damage, DamagedStory, JsonObject, NotAStory, TooNew, as_object
-from srbwriter.story.node import Node, fits, row_of
-from srbwriter.story.tree import Rows
+from srbwriter.story.model import (
+    ROOT,
+    Damage,
+    DamagedStory,
+    JsonObject,
+    NotAStory,
+    Progress,
+    TooNew,
+    as_object,
+)
+from srbwriter.story.node import Node, fits, node_of, row_of
+from srbwriter.story.tree import Action, Rows
 from srbwriter.story.words import words_of
 
 SUFFIX = ".srbw"
@@ -31,8 +40,6 @@ VERSION = 8
 OLD = b"SQLite format 3\0"
 """How the files of versions before 8 begin."""
 
-_TABLES = ("node", "value", "day", "action")
-_PARENT, _TEXT = 1, 5  # of a node's row
 _KEY = re.compile(rb'\w{8} \["node",(\d+),')
 _TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
 
@@ -63,8 +70,22 @@ def new_token() -> str:
 
 def line(value: Any) -> bytes:
     """Return ``value`` as a line of a file."""
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    body = _ENCODER.encode(value).encode("utf-8", "surrogatepass")
     return b"%08x %b\n" % (crc32(body), body)
+
+
+def _json_of(row: Any) -> Any:
+    return row_of(row) if isinstance(row, Node) else row.row() if isinstance(row, Action) else astuple(row)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "node": node_of, "action": Action.of, "day": lambda row: Progress(*row), "value": lambda row: row,
+}  # fmt: skip
+
+
+def _decoded(table: str, row: Any) -> Any:
+    return None if row is None else _DECODERS[table](row)
 
 
 def lines(rows: Rows, token: str, summary: JsonObject | None = None) -> Iterator[bytes]:
@@ -123,8 +144,8 @@ def summary_of(rows: Rows) -> JsonObject:
     """Return what a list of stories shows."""
     here, texts = rows.get(("value", "current"), ROOT), list[str]()
     while (row := rows.get(("node", here))) is not None:
-        texts.append(row[_TEXT])
-        here = row[_PARENT]
+        texts.append(row.text)
+        here = row.parent
     words, nodes = words_of("".join(reversed(texts))), sum(table == "node" for table, _ in rows)
     return {"title": rows.get(("value", "title"), ""), "words": words, "nodes": nodes}
 
@@ -170,11 +191,11 @@ def _read_lines(file: BinaryIO, path: Path, upto: str) -> tuple[Image, int, int,
                 if token == upto:
                     break
             case [str(table), int() | str() as key, row] if good:
-                batch[table, key] = row
-                if table == "node":
+                batch[table, key] = _decoded(table, row)
+                if table == "node" and doubtful:
                     doubtful.discard(cast(int, key))
             case ["node", int(key), row] if fits(row) and row[0] == key:
-                batch["node", key] = row
+                batch["node", key] = node_of(row)
                 doubtful.add(key)
             case {"srbwriter": int(version)} if good:
                 if version > VERSION:
@@ -215,19 +236,19 @@ def check_tree(image: Image, problem: str, doubtful: Iterable[int] = ()) -> None
     """Note the damage of a file, and let every node that was read hang below the root."""
     image.damage = None
     rows = image.rows
-    rows.setdefault(("node", ROOT), row_of(Node(ROOT, None)))
+    rows.setdefault(("node", ROOT), Node(ROOT, None))
     nodes = {key: row for (table, key), row in rows.items() if table == "node"}
     missing, displaced, fine = set[int](), set[int](), {ROOT}
     for start in nodes:
         walked, here = dict[int, None](), start
         while here not in fine and here not in walked and here in nodes:
             walked[here] = None
-            here = nodes[here][_PARENT]
+            here = nodes[here].parent
         if here not in fine:  # its parent is lost, or it is its own ancestor
             last = next(reversed(walked))
             missing |= {here} - nodes.keys()
             displaced.add(last)
-            nodes[last][_PARENT] = ROOT
+            nodes[last].parent = ROOT
         fine |= walked.keys()
     missing = missing - {None} | set(doubtful) - nodes.keys()
     ids = (tuple(sorted(some)) for some in (missing, displaced, set(doubtful) & nodes.keys()))
@@ -267,7 +288,7 @@ def read_log(path: Path) -> Log | None:
                         found.batches.append((token, batch))
                         batch = {}
                     case ([str(table), key, row], True):
-                        batch[table, key] = row
+                        batch[table, key] = _decoded(table, row)
                     case _:
                         break
     except OSError:

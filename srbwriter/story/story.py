@@ -43,7 +43,7 @@ from srbwriter.story.model import (
     no_progress,
     settings_json,
 )
-from srbwriter.story.node import Node, row_of
+from srbwriter.story.node import Node
 from srbwriter.story.open import Opened, create_story, locked, open_story, read_story, rescue_of
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
@@ -101,7 +101,7 @@ class Story(TextTree):
             "uuid": str(uuid4()), "language": default_language(),
         }  # fmt: skip
         rows: Rows = {("value", key): value for key, value in values.items()}
-        return cls._make(path, {**rows, ("node", ROOT): row_of(Node(ROOT, None))})
+        return cls._make(path, {**rows, ("node", ROOT): Node(ROOT, None)})
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:

@@ -70,6 +70,9 @@ class Line:
         writing, since text can only be added at the end of that one.
         """
         starts, nodes = self.starts, self.nodes
+        place = bisect_right(starts, start) - 1
+        if start < stop and stop <= starts[place + 1]:
+            return (place,)
         there = range(bisect_left(starts, start, 1) - 1, bisect_right(starts, stop, 0, len(nodes)))
         within = [n for n in there if starts[n] < stop and start < starts[n + 1] and nodes[n].text]
         ended = next((n for n in reversed(there) if nodes[n].streaming is None), there[-1])
@@ -132,7 +135,7 @@ class TextTree(Tree):
                 start, stop, words = parts[0]
                 parts = hunks(line.read(start, stop), words, start)
             else:
-                parts = [part for part in parts if line.read(part.start, part.end) != part.text]
+                parts = [e for e in parts if e.end - e.start != len(e.text) or line.read(*e[:2]) != e.text]
             if not parts:
                 return end
             if len(edits) == 1:

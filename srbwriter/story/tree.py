@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from bisect import insort
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
@@ -32,12 +33,12 @@ from srbwriter.story.model import (
     TokenSizes,
     settings_from,
 )
-from srbwriter.story.node import Node, node_of, packed, row_of, unpacked
+from srbwriter.story.node import Node, packed, unpacked
 from srbwriter.story.spans import Spans, cut
 from srbwriter.story.words import Count
 
 Rows = dict[tuple[str, Any], Any]
-"""Rows of a story as JSON, by (table, key); None is a row that is gone."""
+"""Rows of a story by (table, key): a Node, an Action, a Progress, or a value; None is a row that is gone."""
 
 NOTED = frozenset(
     "made parent place state author text runs bookmark title note labels own_settings finish_reason".split()
@@ -115,22 +116,19 @@ class Tree:
 
     def _take_in(self, rows: Rows) -> None:
         """Fill the tree with what a file holds."""
+        self._nodes: dict[NodeId, Node] = {}
         self._values: dict[str, JsonValue] = {}
         self._days: dict[str, Progress] = {}
         self._actions: dict[int, Action] = {}
-        self._nodes: dict[NodeId, Node] = {}
+        self._tables: dict[str, dict[Any, Any]] = {
+            "node": self._nodes, "value": self._values, "day": self._days, "action": self._actions,
+        }  # fmt: skip
         self._children: dict[NodeId, list[NodeId]] = {}
         same: dict[str, Any] = {}
         for (table, key), row in rows.items():
-            if table == "node":
-                node = self._nodes[key] = node_of(row)
-                node.sampling = same.setdefault(repr(node.sampling), node.sampling)
-            elif table == "value":
-                self._values[key] = row
-            elif table == "day":
-                self._days[key] = Progress(*row)
-            elif table == "action":
-                self._actions[key] = Action.of(row)
+            self._tables[table][key] = row
+        for node in self._nodes.values():
+            node.sampling = same.setdefault(repr(node.sampling), node.sampling)
         for node in sorted(self._nodes.values(), key=lambda n: (n.place, n.id)):
             if node.parent is not None:
                 self._children.setdefault(node.parent, []).append(node.id)
@@ -309,7 +307,7 @@ class Tree:
             self._store("value", key, value)
 
     def _store(self, table: str, key: Any, value: Any) -> None:
-        rows: dict[Any, Any] = {"value": self._values, "day": self._days, "action": self._actions}[table]
+        rows = self._tables[table]
         if value is not None or key in rows:
             self._trace.append((rows, key, rows.get(key)))
             rows[key] = value
@@ -319,20 +317,15 @@ class Tree:
 
     def _row(self, table: str, key: Any) -> Any:
         if table == "node":
-            return row_of(self._nodes[key]) if key in self._nodes else None
-        if table == "value":
-            return self._values.get(key)
-        if table == "day":
-            return astuple(self._days[key]) if key in self._days else None
-        return self._actions[key].row() if key in self._actions else None
+            return copy(self._nodes[key]) if key in self._nodes else None
+        return self._tables[table].get(key)
 
     def _rows(self) -> Rows:
         """Return all rows of the story."""
-        tables: dict[str, Mapping[Any, Any]] = {
-            "value": self._values, "day": self._days, "node": self._nodes, "action": self._actions,
-        }  # fmt: skip
         with self.lock:
-            return {(table, key): self._row(table, key) for table, rows in tables.items() for key in rows}
+            return {
+                (table, key): self._row(table, key) for table, rows in self._tables.items() for key in rows
+            }
 
     def _record(self, typed: int, picked: int, generated: int, at: float | None = None) -> None:
         """Add words to the day of ``at`` (now), and the time since the last change to today."""
@@ -373,11 +366,11 @@ class Tree:
                 self._put_back(note, back)
             for node, text, spans, children in late:
                 self._keep_behind(action, list(changing), node, text, spans, children)
-            for copy, node in action.copies:
-                if self.text(copy) == self.text(node) and self._nodes[node].state != State.ABSORBED:
-                    for child in self.all_children(copy):
+            for twin, node in action.copies:
+                if self.text(twin) == self.text(node) and self._nodes[node].state != State.ABSORBED:
+                    for child in self.all_children(twin):
                         self.set(self._nodes[child], parent=node)
-                    self.set(self._nodes[copy], state=State.ABSORBED)
+                    self.set(self._nodes[twin], state=State.ABSORBED)
             self._store("action", number, action)
             self._store("value", "done", number - back)
             way = -1 if back else 1
@@ -411,7 +404,7 @@ class Tree:
         """
         if self.text(node.id) == text and node.state != State.ABSORBED:
             return
-        copies = [copy for copy, _ in action.copies]
+        copies = [number for number, _ in action.copies]
         places = [self._nodes[place] for place in (*changed, *copies) if self.text(place) == text]
         home = min(places, key=lambda place: place.state == State.ABSORBED, default=None)
         if home is None:

@@ -18,8 +18,8 @@ from uuid import uuid4
 
 from srbwriter.story.edits import Edit
 from srbwriter.story.headings import heading_line, is_scene_break
-from srbwriter.story.model import DamagedStory, NodeId, NotAStory, State
-from srbwriter.story.node import Node, row_of
+from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress, State
+from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_of
 from srbwriter.story.spans import edited, plain
 from srbwriter.story.store import Image, check_tree, summary_of
@@ -75,11 +75,11 @@ def _image(db: sqlite3.Connection) -> Image:
             if key not in _GONE:
                 image.rows["value", key] = json.loads(value)
         for day, *done in db.execute("SELECT day, typed, picked, generated, seconds FROM progress"):
-            image.rows["day", day] = done
+            image.rows["day", day] = Progress(*done)
     image.rows.setdefault(("value", "uuid"), str(uuid4()))
     if not problem:
         _place_headings(nodes, chapters)
-    image.rows |= {("node", number): row_of(node) for number, node in nodes.items()}
+    image.rows |= {("node", number): node for number, node in nodes.items()}
     if problem:
         check_tree(image, problem)
     image.summary = summary_of(image.rows)
