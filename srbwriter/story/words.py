@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from srbwriter.unspaced import (
@@ -34,6 +35,8 @@ _PARTS = (  # compiled when such a text is counted: a class of this size takes m
     (f"[{KHMER_BURMESE}{KHMER_BURMESE_MARKS}]", _WHOLE // 5),
 )
 _FIRST, _LAST, _JOINT, _REST = 1, 2, 4, 3
+_BLOCK = re.compile(r".{4096}(?:[^\n]{0,4096}\n|\S{0,4096})|.+", re.DOTALL)
+"""A block ends with a line or a word, so that an insertion moves the end of no later one."""
 
 
 class Count(NamedTuple):
@@ -61,7 +64,12 @@ class Count(NamedTuple):
 
 
 def count(text: str) -> Count:
-    """Count the words of ``text``, in a form that can be added up."""
+    """Count the words of ``text``, in a form that can be added up. Those of its blocks are cached."""
+    return Count.total(map(_count, _BLOCK.findall(text)))
+
+
+@lru_cache(maxsize=1024)  # the blocks of a long novel: a key changes one
+def _count(text: str) -> Count:
     rest = 0
     if not text.isascii():
         if CHARACTER.search(text):
@@ -71,7 +79,7 @@ def count(text: str) -> Count:
             text = text.replace(dash, " ")
     runs = text.split()
     words = sum(1 for run in runs if run[0].isalnum() or _LETTER.search(run))
-    edges = _JOINT if not text or runs == [text] else 0
+    edges = _JOINT if runs == [text] else 0
     if runs and not text[0].isspace() and _LETTER.search(runs[0]):
         edges |= _FIRST
     if runs and not text[-1].isspace() and _LETTER.search(runs[-1]):
