@@ -7,28 +7,24 @@ the links there and renews the table of README.md. The text around them is writt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, cast
-
-from textual.binding import Binding
+from typing import Any
 
 import srbwriter.tui.write.desk  # noqa: F401 - loads all screens and their commands
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
+from srbwriter.cli.flags import default_text, spellings
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
-from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.compat import IGNORED, REFUSED
 from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
-from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
-from srbwriter.tui.key_names import shown_name
+from srbwriter.tui.commands import COMMANDS, Command, shown_name
 from srbwriter.tui.write.essentials import ESSENTIALS
 
 ROOT = Path(__file__).parent.parent
@@ -86,24 +82,13 @@ def settings() -> str:
 def _setting(key: Key[Any]) -> list[str]:
     cells = (
         f"`{key.name.partition('.')[2]}`",
-        "" if key.default is None else f"`{_toml(key.default)}`",
+        f"`{default}`" if (default := default_text(key)) else "",
         key.expected,
         key.help,
-        _codes(_flags(key), " "),
+        _codes(spellings(key), " "),
         f"`{key.env}`",
     )
     return [cell.replace("|", "\\|") for cell in cells]
-
-
-def _flags(key: Key[Any]) -> list[str]:
-    negations = [f"--no-{flag[2:]}" for flag in key.flags if key.kind is SWITCH and flag.startswith("--")]
-    return [*key.flags, *negations]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(item) for item in cast("tuple[Any, ...]", value)) + "]"
-    return json.dumps(value)  # TOML writes texts, numbers and switches as JSON does
 
 
 def exit_codes() -> str:
@@ -192,19 +177,7 @@ def keys() -> str:
                     (_command(command) for command in COMMANDS.values() if command.group == group),
                 ),
             )
-            for group in groups()
-        ),
-        "###",
-    )
-
-
-def keys_of_screens() -> str:
-    """The commands of all other screens."""
-    head = "| key | what it does |"
-    return _sections(
-        (
-            (heading, table(head, "|---|---|", ((_keys(b.key), _words(b)) for b in bound)))
-            for heading, bound in screen_commands().items()
+            for group in dict.fromkeys(command.group for command in COMMANDS.values())
         ),
         "###",
     )
@@ -223,10 +196,6 @@ TMUX_PREFIX = "ctrl+b"
 
 def _keys(names: str) -> str:
     return _codes((shown_name(key) for key in names.split(",") if key), " ").replace("|", "\\|")
-
-
-def _words(binding: Binding) -> str:
-    return f"{binding.description[:1].upper()}{binding.description[1:]}. {binding.tooltip}".rstrip()
 
 
 # ---- models
@@ -309,7 +278,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "exit-codes": exit_codes,
     "file-formats": file_formats,
     "keys": keys,
-    "keys-of-screens": keys_of_screens,
     "keys-to-know": keys_to_know,
     "models-with-sources": models_with_sources,
     "parameters": parameters,

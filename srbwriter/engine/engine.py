@@ -365,11 +365,13 @@ class Engine:
 
         ``settings`` are fields of :class:`Request` other than the prompt. Raises InvalidRequest.
         """
-        from .chat import with_stop_strings
-
         request = Request(self.apply_template(messages), parse_special=True, **settings)
-        stop = with_stop_strings(request.stop, self.model.chat_template)
-        return self.submit(replace(request, stop=stop))
+        if self.model.chat_template is None:  # then the end mark of ChatML is mere text
+            stops = tuple(
+                replace(each, strings=(*each.strings, "<|im_end|>")) for each in for_each(request.stop, 1)
+            )
+            request = replace(request, stop=stops if isinstance(request.stop, tuple) else stops[0])
+        return self.submit(request)
 
     # ---- other uses of the model
 

@@ -363,12 +363,10 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A search result: best first; the snippet has matches between ``\\x02`` and ``\\x03``."""
+    """A node that was found, and its text around the first match."""
 
     node: NodeId
     snippet: str
-    score: float
-    binned: bool = False
 
 
 class Blocked(StrEnum):

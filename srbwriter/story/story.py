@@ -483,9 +483,9 @@ class Story(TextTree):
 
     # -- search, and out of the file ---------------------------------------------------------------
 
-    def search(self, query: str, limit: int = 50, *, with_bin: bool = False) -> list[Hit]:
-        """Return the nodes that contain all words of ``query``, newest first; ``"…"`` is a phrase."""
-        return search.search(self, query, limit, with_bin)
+    def search(self, query: str, limit: int = 50) -> list[Hit]:
+        """Return the nodes with words that begin as those of ``query``, newest first; ``"…"`` is a phrase."""
+        return search.search(self, query, limit)
 
     def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
         """Return the whole tree as it is now, including the bin, as plain values."""

@@ -42,14 +42,22 @@ def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_p
     story.append("first")
     [taken] = [story.snapshot(tmp_path / "b", "before the storm")]
     with pytest.raises(NotAStory, match="already"):
-        backup._copy(story.file, taken)
+        backup.copy_story(story.file, taken)
     story.append(" second")
-    restored = backup.restore(taken, tmp_path / "old.srbw")
+    restored = backup.copy_story(taken, tmp_path / "old.srbw")
     with Story.open(restored) as old:
         assert old.text(old.current) == "first"
     with pytest.raises(NotAStory, match="already there"):
-        backup.restore(taken, story.file)
+        backup.copy_story(taken, story.file)
     assert backup.backups(story.backup_folder(tmp_path / "b"))[0].name == "before the storm"
+
+
+def test_a_copy_whose_middle_is_damaged_is_not_offered(story: Story, tmp_path: Path) -> None:
+    story.append("It rained on the quay.")
+    good, bad = (story.snapshot(tmp_path / "b", name) for name in ("a", "b"))
+    bad.write_bytes(bad.read_bytes().replace(b"quay", b"q\xff\xffy"))
+    found = backup.newest_good(good.parent)
+    assert found is not None and found.path == good
 
 
 def test_a_file_and_its_copy_keep_their_copies_apart(story: Story, tmp_path: Path) -> None:

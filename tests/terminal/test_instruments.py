@@ -22,8 +22,6 @@ def test_branches_follow_a_wish_and_are_steered_and_say_so_after_a_restart(termi
     terminal.wait_for("asked for: more rain")
     to_branches(terminal)
     choose(terminal, "steer")
-    terminal.wait_for("Steer branch 1")
-    terminal.press(b"n")
     terminal.wait_for("Note for branch 1")
     terminal.type("It rains.")
     terminal.press(ENTER)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
+from textual.widgets import HelpPanel
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
@@ -13,7 +14,7 @@ from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.openings import SamplePrompt
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.prose import Prose
-from srbwriter.tui.story.reading import ContextView, Reading
+from srbwriter.tui.story.reading import ContextView
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import opened, visible
@@ -102,38 +103,6 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
         assert bench.app.screen is bench.screen
 
 
-@pytest.mark.parametrize("key", ["ctrl+r", "escape", "q"])
-async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.press("ctrl+r")
-        await opened(bench, Reading)
-        assert "esc or ^r goes back" in visible(bench)
-        await bench.press(key)
-        assert bench.app.screen is bench.screen
-
-
-async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        line = bench.screen.key_line
-        assert any(name == "kill" for name, _, _ in line.entries)
-        for command in ("memory", "settings", "find"):
-            bench.screen.run(command)
-            await bench.settle()
-            bench.screen.flush_slowly()
-            assert line.entries == [], command
-            await bench.press("escape")
-            assert any(name == "kill" for name, _, _ in line.entries), command
-
-
-async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(open_bench: OpenBench) -> None:
-    async with open_bench(size=(40, 12), started=12) as bench:
-        await bench.choose("bans")
-        sheet = await opened(bench, Sheet)
-        area = sheet.query_one(Prose)
-        assert area.region.height >= 3
-        assert sheet.query_one(".box").region.contains_region(area.region)
-
-
 async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_shown(
     open_bench: OpenBench,
 ) -> None:
@@ -162,3 +131,22 @@ async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_
         assert story.settings(ROOT).framed is None, "what the model has anyway is not written down"
         await bench.press("escape")
         assert bench.session.text() == "It rained."
+
+
+@pytest.mark.parametrize("command", ["tree", "lore", "settings", "read", "find"])
+async def test_help_is_shown_beside_every_dialog_and_goes_again(command: str, open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        bench.screen.run(command)
+        await bench.settle()
+        here = bench.app.screen
+        await bench.press("f1")
+        assert here.query(HelpPanel)
+        await bench.press("f1")
+        assert not here.query(HelpPanel) and bench.app.screen is here
+
+
+async def test_where_text_is_typed_a_question_mark_is_a_character(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.choose("rename_story")
+        await bench.press(*"Why?", "enter")
+        assert bench.session.title == "Why?"

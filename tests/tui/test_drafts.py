@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from textual import events
-from textual.widgets import Input
 
 from srbwriter.session.drafts import DRAFTS, sheets_left
 from srbwriter.story import ROOT, StoryError
@@ -128,22 +127,3 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(open_bench: Open
         assert bench.app.screen is tree
         assert left(bench) == []
         assert bench.session.story.node(node).marks.note == "wet quay"
-
-
-async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        story, node = bench.session.story, bench.session.node
-        story.mark(node, note="old")
-        interrupted(bench, f"note of node {node}", "A quay")
-        bench.screen.run("tree")
-        tree = await opened(bench, TreeScreen)
-        await bench.press("n")
-        asked = await opened(bench, Ask)
-        assert asked.query_one(Input).value == "A quay"
-        assert "before the program ended" in visible(bench)
-        await bench.press("escape")
-        assert bench.app.screen is tree
-        assert story.node(node).marks.note == "old"
-        assert left(bench) == []
-
-        assert left(bench) == []

@@ -15,7 +15,7 @@ import msgspec
 from .. import limits
 from ..backend import WITHOUT_CACHE
 from ..capabilities import Capabilities
-from ..parameters import OF_SAMPLING, read_schema, spelled
+from ..parameters import OF_SAMPLING, notation, read_schema, spelled
 from ..types import FinishReason, InvalidRequest, ModelInfo, RemoteError
 from .transport import IS_IT_AN_ENGINE, Transport, own_words, unreadable
 from .vocabulary import FINGERPRINT, SIZE
@@ -39,7 +39,7 @@ _CONSTRAINTS: Mapping[str, str] = {"grammar": "grammar", "json_schema": "json", 
 """vLLM's names."""
 _HERE = (
     "token_ids", "logit_bias", "without", "logprobs", "next_logprobs", "next_ids", "prompt_logprobs",
-    "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "penalty_prompt", "max_seconds",
+    "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "max_seconds",
 )  # fmt: skip
 """What only an engine in this process can do."""
 
@@ -76,16 +76,15 @@ class Dialect:
         info: the model.
         server: name of the server.
         many: equal branches in one request at most.
-        template: it puts chats into words itself.
+        end: the text of the token that ends a turn, for the chat template.
         lacks: features and fields of Sampling that it does not know.
     """
 
     name, server, path = "openai", "this server", "/v1/completions"
     event: type[msgspec.Struct] = _Chunk
     info: ModelInfo
-    many = 16
-    template = False
-    lacks: frozenset[str] = _SAMPLING - _PLAIN | {"siblings", "min_tokens", "ignore_eog"}
+    many, end = 16, ""
+    lacks: frozenset[str] = _SAMPLING - _PLAIN | {"siblings", "min_tokens", "ignore_eog", "chat_template"}
 
     def __init__(self, transport: Transport, card: dict[str, Any]) -> None:
         self.transport, self.card, self.model = transport, card, str(card["id"])
@@ -107,10 +106,8 @@ class Dialect:
 
     def lines(self) -> list[str]:
         """Return the facts that are shown to a person, one per line."""
-        whose = "its own template there" if self.template else "ChatML, for want of its own template"
         return [
             f"{self.server} ({self.name}), model {self.info.name}, {self.info.n_ctx} tokens",
-            f"chats are put into words by {whose}",
             "has not: " + ", ".join(sorted(self.capabilities.missing)),
         ]
 
@@ -124,8 +121,6 @@ class Dialect:
             "pause": f"{them} cannot be paused; stop the branch, and extend it later",
             **{name: f"{them} does not know {name}" for name in self.lacks},
         }
-        if not self.template:
-            missing["chat_template"] = f"{them} does not report its chat template"
         return Capabilities({**missing, **WITHOUT_CACHE})
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
@@ -165,11 +160,6 @@ class Dialect:
         """Return the error for words that are no branch's."""
         return RemoteError(self.transport.where, f"the server is faulty: it sends {what}", again=False)
 
-    async def apply_template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-        """Return one prompt from chat messages."""
-        body = _template_fields(messages, options)
-        return str((await self.transport.ask("POST", "/apply-template", body))["prompt"])
-
 
 class VLLM(Dialect):
     """With its own samplers and chat templates.
@@ -178,7 +168,7 @@ class VLLM(Dialect):
     a request of its own here, and ends when its connection is closed.
     """
 
-    name, server, many, template = "vllm", "vLLM", 1, True
+    name, server, many = "vllm", "vLLM", 1
     lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n", *_CONSTRAINTS} | {"siblings"}
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
@@ -188,14 +178,20 @@ class VLLM(Dialect):
         body |= {"min_tokens": least, "max_tokens": most, "ignore_eos": first.stop_rule.ignore_eog}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
-        known = {theirs: getattr(first.sampling, ours) for ours, theirs in _CONSTRAINTS.items()}
-        if constraint := {name: value for name, value in known.items() if value}:
-            body["structured_outputs"] = constraint
+        if kind := notation(first.sampling):
+            body["structured_outputs"] = {_CONSTRAINTS[kind]: getattr(first.sampling, kind)}
         return body
 
-    async def apply_template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+    async def apply_template(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True,
+        continue_final_message: bool = False, **options: Any,
+    ) -> str:  # fmt: skip
         """Return the text of the tokens that it makes of ``messages``, without those that begin any text."""
-        ids = await self._tokens({"add_special_tokens": False, **_template_fields(messages, options)})
+        ids = await self._tokens({
+            "messages": list(messages), "add_special_tokens": False, "chat_template_kwargs": options,
+            "add_generation_prompt": add_generation_prompt and not continue_final_message,
+            "continue_final_message": continue_final_message,
+        })  # fmt: skip
         begin = await self._tokens({"prompt": "", "add_special_tokens": True})
         ids = ids[len(begin) :] if ids[: len(begin)] == begin else ids
         body = {"model": self.model, "tokens": ids}
@@ -212,20 +208,9 @@ def _end(reason: str | None) -> FinishReason | None:
 
 def _window_of(card: Mapping[str, Any]) -> int:
     """Return the context's tokens from one of the usual places of a model's card; 0 if none has them."""
-    meta = cast("dict[str, Any]", card.get("meta") or {})
-    places = [card.get(name) for name in ("max_model_len", "context_length", "context_window", "n_ctx")]
-    places += [meta.get("n_ctx"), meta.get("n_ctx_train")]
-    return next((int(value) for value in places if isinstance(value, int | float) and value > 0), 0)
-
-
-def _template_fields(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request for a chat template; options that no server names go to the template."""
-    known = ("add_generation_prompt", "continue_final_message")
-    asked = {name: value for name, value in options.items() if name in known and value is not None}
-    if asked.get("continue_final_message"):
-        asked["add_generation_prompt"] = False
-    others = {name: value for name, value in options.items() if name not in known}
-    return {"messages": list(messages), **asked, **({"chat_template_kwargs": others} if others else {})}
+    known = {**card, **cast("dict[str, Any]", card.get("meta") or {})}
+    names = ("max_model_len", "context_length", "context_window", "n_ctx", "n_ctx_train")
+    return next((int(known[name]) for name in names if isinstance(known.get(name), int | float)), 0)
 
 
 # ---- llama-server's, and our own
@@ -253,7 +238,8 @@ class LlamaCpp(Dialect):
 
     async def probe(self) -> None:
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
-        self.many, self.template = int(props.get("total_slots") or 1), bool(props.get("chat_template"))
+        self.many, self.end = int(props.get("total_slots") or 1), str(props.get("eos_token") or "")
+        self.lacks |= set[str]() if props.get("chat_template") else {"chat_template"}
         name = PurePosixPath(self.model).name.removesuffix(".gguf")  # its file's, if nobody named it
         self.set_info(name, int(props["default_generation_settings"]["n_ctx"]), props.get("chat_template"))
 
@@ -295,14 +281,14 @@ class Srb(LlamaCpp):
     name, server, lacks = "srb", "srbwriter there", frozenset[str]()
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        first, n = branches[0], len(branches)
-        sampling, request = first.branch.sampling, first.request.asked
+        first, sampling, request = branches[0], branches[0].branch.sampling, branches[0].request.asked
         body = super().encode(text, branches, most, least)
-        body |= {"n": n, "min_tokens": least, "stop": [], "after_any": []}
+        body |= {"min_tokens": least, "stop": [], "after_any": []}
         body |= {"banned_phrases": list(sampling.banned_phrases), "regex": sampling.regex}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
-        if first.at_prompt and n == len(first.request.branches):  # who is rolled again is drawn by itself
+        all_of_them = len(branches) == len(first.request.branches)
+        if first.at_prompt and all_of_them:  # who is rolled again is drawn by itself
             body["siblings"] = request.siblings
         return body
 
@@ -321,9 +307,10 @@ async def connect(transport: Transport) -> Dialect:
     if options.dialect not in _DIALECTS and options.dialect != "auto":
         raise InvalidRequest("dialect", f"{options.dialect!r} is none of auto, {', '.join(_DIALECTS)}")
     answer: Any = await transport.ask("GET", "/v1/models")
-    listed: Any = cast("dict[str, Any]", answer).get("data") if isinstance(answer, dict) else None
-    known = cast("list[Any]", listed) if isinstance(listed, list) else []
-    cards: list[dict[str, Any]] = [card for card in known if isinstance(card, dict) and "id" in card]
+    try:
+        cards: list[dict[str, Any]] = [card for card in answer["data"] if "id" in card]
+    except (KeyError, TypeError):
+        cards = []
     owner = str(cards[0].get("owned_by", "")).lower() if cards else ""
     ours = bool(cards) and "engine_state" in cards[0]
     found = {"llamacpp": "srb" if ours else "llamacpp", "vllm": "vllm"}.get(owner, "openai")

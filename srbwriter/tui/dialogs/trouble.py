@@ -35,7 +35,7 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
     lines += [
         "\nThe story is open for reading only, and its file is not changed.",
         f"Copies: {copies or 'none'} known. In a shell, srbwriter backup list {named} shows them,",
-        f"srbwriter backup restore {named} 1 opens one, and srbwriter check {named} says what was found.\n",
+        f"srbwriter backup restore makes a story of one, srbwriter check {named} says what was found.\n",
     ]
     answers: dict[str, str] = {}
     if good is not None:

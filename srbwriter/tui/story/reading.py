@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -13,7 +12,6 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter import paths
 from srbwriter.session.prompting import REQUEST, Context
 from srbwriter.story import ROOT
 from srbwriter.story.context import ContextError
@@ -42,7 +40,6 @@ class ReadOnlyProse(Prose, inherit_bindings=False):
     """A text that is only read: keys scroll."""
 
     CURSOR = False
-    KEYS = "Reading"
 
     def __init__(self, text: str) -> None:
         super().__init__(text, read_only=True)
@@ -69,7 +66,6 @@ class ReadOnlyProse(Prose, inherit_bindings=False):
 class Reading(Page[None]):
     """Shows ``text`` as a page; ``width`` is the longest line, in cells."""
 
-    KEYS = "Reading"
     OPENED_BY = "read"
     BINDINGS = [QUIT]
 
@@ -113,7 +109,6 @@ _NAMES = {
 class ContextView(Dialog[None]):
     """Shows the parts of the context with their sizes and text. The request to the model is edited here."""
 
-    KEYS = "What the model sees"
     OPENED_BY = "context"
     HEADING = "What the model sees"
     FOOT = "{keys} · grey between ⟨ ⟩: no room"
@@ -189,6 +184,7 @@ def budget(context: Context) -> Content:
     ]
     if context.frame:
         parts.append((f"{context.frame}\n", "$text-muted"))
+    parts += [(f"{problem[0].upper()}{problem[1:]}\n", "$text-warning") for problem in context.problems]
     for part in _rows(context.parts):
         if part.fits:
             parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))
@@ -226,36 +222,3 @@ def _rows(parts: list[Part]) -> list[Part]:
             part = replace(part, source=f"{part.source} {seen[part.source]} of {counts[part.source]}")
         rows.append(part)
     return rows
-
-
-_BYTES = 60_000
-
-
-def tail(file: Path, size: int = _BYTES) -> str:
-    """Return the last ``size`` bytes of a file, from the start of a line; empty if it cannot be read."""
-    try:
-        with file.open("rb") as stream:
-            stream.seek(0, 2)
-            start = max(0, stream.tell() - size)
-            stream.seek(start)
-            text = stream.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-    return text.split("\n", 1)[-1] if start else text
-
-
-class LogView(Page[None]):
-    """Shows the end of both logs, scrolled to the newest lines."""
-
-    OPENED_BY = "log"
-    DEFAULT_CSS = """
-    LogView Static { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
-    """
-
-    def compose(self) -> ComposeResult:
-        text = tail(paths.log_file()) + tail(paths.log_dir() / "native.log")
-        yield ReadOnlyProse(text or "Nothing has been logged yet.")
-        yield Static(f"{paths.log_file()} · esc goes back", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(Prose).go_end().focus()

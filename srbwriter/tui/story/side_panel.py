@@ -16,12 +16,12 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.story import ROOT, Settings
-from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
+from srbwriter.story.context import DEFAULT_NOTE_DEPTH
 from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry
-from srbwriter.tui.commands import Keyed, action
-from srbwriter.tui.dialogs.ask import LineInput
-from srbwriter.tui.dialogs.base import Dialog, keys_line_of
+from srbwriter.tui.commands import Keyed, action, keys_line_of
+from srbwriter.tui.dialogs.ask import Confirm, LineInput
+from srbwriter.tui.dialogs.base import Dialog
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.widgets.lines import Foot
 
@@ -74,7 +74,6 @@ class _Field:
 class LoreList(Keyed, OptionList):
     """The list of lorebook entries. Its keys act on the highlighted entry."""
 
-    KEYS = "In the lorebook"
     DEFAULT_CSS = "LoreList { border: none; padding: 0; background: $surface; }"
 
     @action("n", "new", "add_entry", priority=False)
@@ -95,7 +94,6 @@ class SidePanel(Dialog[None]):
     Every change is saved within a second, and each field has an undo of its own.
     """
 
-    KEYS = "Memory, note and lore"
     OPENED_BY = "lore"
     BADGES: ClassVar = {MEMORY: "MEMORY", NOTE: "NOTE", "depth": "NOTE"}  # else it is the lorebook
     FOOT = "tab next · esc back · saves by itself"
@@ -281,7 +279,8 @@ class SidePanel(Dialog[None]):
         if self._at is not None:
             self.query_one(f"#{widget}").focus()
         else:
-            self.app.notify("There are no entries yet; n makes one.")
+            question = Confirm("There are no entries yet; n makes one.", {"escape": "goes back"})
+            self.app.push_screen(question)  # words for an entry run no commands
 
     def add_entry(self) -> None:
         """Add an entry and go to its name, which is also its first key; enter goes on to its text."""

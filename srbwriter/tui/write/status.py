@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
-from srbwriter.session.ahead import BATTERY, LookAhead
+from srbwriter.session.ahead import LookAhead
 from srbwriter.session.loops import repeats
 from srbwriter.session.steering import Steering
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
-from srbwriter.tui.write.branch_words import NO_BREAK
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -60,7 +59,7 @@ def progress(words: str, share: float, time_left: str) -> tuple[str, ...]:
 
 def title(session: Session) -> str:
     """Return the story's title, shortened."""
-    return shortened(" ".join(session.title.split()), _TITLE_CELLS)
+    return shortened(" ".join(session.story.title.split()), _TITLE_CELLS)
 
 
 def shortened(name: str, most: int) -> str:
@@ -118,7 +117,7 @@ def ahead(session: Session) -> str:
     if looking.budget.mode == "off":
         return ""
     if looking.why_not:
-        return "ahead off: battery" if looking.why_not == BATTERY else "ahead off"
+        return "ahead off"
     sign = "▸" if looking.working else "»"
     return f"{sign} ahead {looking.spent}/{looking.budget.tokens}"
 
@@ -127,7 +126,7 @@ def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
     """Return save state, word count, and today's words with a bar to the goal."""
     share = done_today / goal if goal else 0
     today = f"{done_today}/{goal} today {bar(share, 8)}" if goal else f"{done_today} today"
-    return session.save_state, counted(session.words, "word"), today
+    return session.save_state, counted(session.story.words(session.node), "word"), today
 
 
 def _trouble(session: Session) -> str:
@@ -206,9 +205,8 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
     branch = current.branches[index]
     signs = (
         f"⌫{branch.bans}" if branch.bans else "",
-        "chosen by you".replace(" ", NO_BREAK) if index in current.forced else "",
         "★" if found.bookmark else "",
-        *(words.replace(" ", NO_BREAK) for words in Steering.of(session).words(index)),
+        "note" if Steering.of(session).note(index) else "",
         "repeats" if repeats(branch) else "",
         "ready" if LookAhead.of(session).share(index, take) == 1.0 else "",
     )
