@@ -36,7 +36,7 @@ from srbwriter.tui.options import Preferences
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers
-from srbwriter.tui.write.desk import Desk
+from srbwriter.tui.write.screen import WriteScreen
 
 Beside = Callable[[Session], AbstractContextManager[str]]
 """What runs in the same process as long as a session is open, for example a server on its engine.
@@ -100,7 +100,7 @@ class App(FailingApp):
         self.knobs = RememberedKnobs(session, self._settings)
         self.knobs.recall()
         LookAhead.of(session).budget = budget_of(self.preferences)
-        self.write_screen = Desk(session, self)
+        self.write_screen = WriteScreen(session, self)
         if self._beside is not None:
             self.address = self._services.enter_context(self._beside(session))
             self.notes.append(f"serving the same model on {self.address}")
@@ -114,7 +114,8 @@ class App(FailingApp):
         self._apply_keys()
         self._apply_theme()
         if self.write_screen.is_mounted:
-            self.write_screen.rearrange(layout=self.preferences[options.LAYOUT])
+            self.write_screen.layout_name = self.preferences[options.LAYOUT]
+            self.write_screen.rearrange()
             self.write_screen.colour()
             self._tell_notes()
 

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Any
 
+from srbwriter.tui.widgets.tints import UNKNOWN
 from textual.screen import Screen
 from textual.widgets import Input
 
-from srbwriter.tui.widgets.tints import UNKNOWN
 from tests.tui.conftest import Bench
 
 LONG = 60.0  # seconds; only a failing test waits that long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.tui.story.reading import Reading
+
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import visible
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from srbwriter.tui.story.reading import ContextView, Reading
 from textual import events
 
 from srbwriter import paths
@@ -13,7 +14,6 @@ from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.openings import SamplePrompt
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.prose import Prose
-from srbwriter.tui.story.reading import ContextView, Reading
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import opened, visible

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from srbwriter.tui.story.reading import ContextView
 from textual import events
 from textual.widgets import Input
 
@@ -10,7 +11,6 @@ from srbwriter.session.drafts import DRAFTS, sheets_left
 from srbwriter.story import ROOT, StoryError
 from srbwriter.tui.dialogs.ask import Ask, Sheet
 from srbwriter.tui.prose import Prose
-from srbwriter.tui.story.reading import ContextView
 from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.write.welcome import receive
 from tests.tui.conftest import Bench, OpenBench

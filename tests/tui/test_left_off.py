@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from srbwriter.session.ordering import AS_DRAWN
-from srbwriter.tui.write.branch_pane import BranchPane
 from srbwriter.tui.write.view import View
+
+from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from srbwriter.tui.story.reading import budget
+
 from srbwriter.engine.types import FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
-from srbwriter.tui.story.reading import budget
 from tests.tui.conftest import Bench, OpenBench
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from srbwriter.tui.story.reading import LogView
 
 from srbwriter import paths
 from srbwriter.formats import transfer
 from srbwriter.tui.dialogs.ask import Ask, Confirm
-from srbwriter.tui.story.reading import LogView
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import answer, ended, opened
 

@@ -232,8 +232,7 @@ def generate(screen: WriteScreen) -> None:
     if screen.editor.has_focus and screen.editor.text[screen.editor.cursor :].strip():
         screen.run("write_here")
         return
-    if screen.arrangement.quiet:
-        screen.rearrange(quiet=False)
+    screen.be_loud()
     screen.session.generate()
 
 
@@ -259,8 +258,8 @@ def back(screen: WriteScreen) -> None:
     pane = screen.grid.pane if screen.on_branch else None
     if hide_help(screen):
         return
-    if screen.arrangement.quiet:
-        screen.rearrange(quiet=False)
+    if screen.quiet:
+        screen.be_loud()
     elif pane is not None and pane.take is not None:
         pane.take_to(0)
     elif _gave_up(screen):

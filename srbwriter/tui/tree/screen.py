@@ -16,15 +16,13 @@ from textual.widgets import Static
 from srbwriter.session.prefix import in_whole_words
 from srbwriter.session.round import wish_of
 from srbwriter.story import ROOT, NodeId
-from srbwriter.story.model import Marks, counted
+from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.branch_words import ended_words
-from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -84,15 +82,14 @@ class TreeScreen(Page[NodeId]):
             marks_words(self.story, node.id),
         ]
         words = counted(words_of(node.text), "word")
-        about = " · ".join(fact for fact in [*facts, words] if fact)
-        self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
+        self.query_one("#about", Static).update(" · ".join(fact for fact in [*facts, words] if fact))
         self.query_one("#text", Static).update(in_whole_words(self.story, node).strip() or "(no words)")
 
     # ---- moving
 
     @action("enter", "go there")
     def action_go(self) -> None:
-        """Go to this passage and continue from there."""
+        """Go there and continue from there."""
         if self.view.row.folded:
             self.view.fold()
         else:
@@ -106,13 +103,13 @@ class TreeScreen(Page[NodeId]):
     @action("down,j", "down", 1, foot=False)
     def action_move(self, rows: int) -> None:
         """Move the cursor by a line."""
-        self.view.move(rows)
+        self.view.go(self.view.cursor + rows)
 
     @action("pageup", "page up", -1, foot=False)
     @action("pagedown", "page down", 1, foot=False)
     def action_page(self, pages: int) -> None:
         """Move the cursor by a page."""
-        self.view.page(pages)
+        self.action_move(pages * max(1, self.view.size.height - 1))
 
     @action("left", "to the fork", foot=False)
     def action_out(self) -> None:
@@ -131,32 +128,12 @@ class TreeScreen(Page[NodeId]):
 
     # ---- marks
 
-    @property
-    def _marks(self) -> Marks:
-        return self.story.marks(self.view.row.node)
-
-    def _mark(self, **marks: object) -> None:
-        if (node := self._own_node()) is not None:
-            self.story.mark(node, **marks)  # type: ignore[arg-type]
-            self.view.build(node)
-
     @action("b", "bookmark")
     def action_bookmark(self) -> None:
-        """Bookmark the passage, to find it later; again to remove the bookmark."""
-        self._mark(bookmark=not self._marks.bookmark)
-
-    @action("n", "note")
-    def action_note(self) -> None:
-        """Write a note on the passage."""
-        if (node := self._own_node()) is None:
-            return
-        refuse(self.story)
-
-        def take(text: str) -> bool:
-            return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(note=text)))
-
-        draft = self.session.draft(f"note of node {node}")
-        self.app.push_screen(Ask("Note", self._marks.note, take, draft))
+        """Bookmark it, to find it later; again to remove the bookmark."""
+        if (node := self._own_node()) is not None:
+            self.story.mark(node, bookmark=not self.story.marks(node).bookmark)
+            self.view.build(node)
 
     # ---- looking
 
@@ -167,11 +144,11 @@ class TreeScreen(Page[NodeId]):
 
     @action("x", "bin")
     def action_bin(self) -> None:
-        """Move the passage and all its continuations to the bin."""
+        """Move it and all that continues it to the bin."""
         if (node := self._own_node()) is None:
             return
         if node in self.story.path(self.story.current):
-            self.notify("This passage is part of the current text. Go to another branch first.")
+            self.notify("The current text goes through here. Go to another branch first.")
             return
         above = self.story.parent(node)
         self.story.delete(node)

@@ -1,4 +1,4 @@
-"""One-line widgets: the status line, the key line, the tabs of branches, a filter.
+"""One-line widgets: the status line, the key line, the foot of a dialog.
 
 They only draw what they are given.
 """
@@ -128,69 +128,13 @@ class KeyLine(Widget):
                 self.post_message(self.Pressed(command))
 
 
-class TabStrip(Widget):
-    DEFAULT_CSS = """
-    TabStrip { height: 1; width: 1fr; background: $surface; color: $text-muted; display: none; }
-    TabStrip.-needed { display: block; }
-    """
-
-    class Pressed(Message):
-        def __init__(self, index: int) -> None:
-            self.index = index
-            super().__init__()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._labels: list[str] = []
-        self._current = 0
-
-    def show(self, labels: Sequence[str], current: int) -> None:
-        """Show the labels of all branches and mark the current one."""
-        if (list(labels), current) != (self._labels, self._current):
-            self._labels, self._current = list(labels), current
-            self.refresh()
-
-    def render(self) -> Content:
-        parts: list[tuple[str, str]] = []
-        for index, label in enumerate(self._labels):
-            current = index == self._current
-            parts.append((f"[{label}]" if current else f" {label} ", "bold $text-accent" if current else ""))
-        return Content.assemble(*parts)
-
-    def on_click(self, event: events.Click) -> None:
-        at = 0
-        for index, label in enumerate(self._labels):
-            at += len(label) + 2
-            if event.x < at:
-                self.post_message(self.Pressed(index))
-                return
-
-
-_BETWEEN = " · "
-
-
 class Foot(Static):
     """The keys of a dialog, separated by dots; lines break between entries, not within one."""
 
     DEFAULT_CSS = "Foot { height: auto; }"
 
     def __init__(self, words: str, **options: Any) -> None:
-        super().__init__(words, markup=False, **options)
-        self._words = words
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.update("\n".join(_folded(line, self.content_size.width) for line in self._words.split("\n")))
-
-
-def _folded(line: str, width: int) -> str:
-    first, *parts = line.split(_BETWEEN)
-    lines = [first]
-    for part in parts:
-        if cell_len(lines[-1] + _BETWEEN + part) <= width:
-            lines[-1] += _BETWEEN + part
-        else:
-            lines.append(part)
-    return "\n".join(lines)
+        super().__init__(" · ".join(part.replace(" ", "\xa0") for part in words.split(" · ")), **options)
 
 
 def matches(words: Sequence[str], *texts: str) -> bool:

@@ -1,11 +1,10 @@
-"""Read-only pages: the story, the context, and the log."""
+"""What the model sees: the parts of the context with their sizes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -13,95 +12,20 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter import paths
 from srbwriter.session.prompting import REQUEST, Context
 from srbwriter.story import ROOT
 from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted
-from srbwriter.story.outline import outline
 from srbwriter.story.words import count
-from srbwriter.tui.commands import action, key_name
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Sheet
-from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
-from srbwriter.tui.prose import Prose
+from srbwriter.tui.dialogs.base import QUIT, Dialog
 from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.session.prompting import Part
-
-
-def typeset(text: str) -> str:
-    """Return ``text`` with exactly one empty line between paragraphs."""
-    paragraphs = [part.strip() for part in text.replace("\r\n", "\n").split("\n")]
-    return "\n\n".join(part for part in paragraphs if part)
-
-
-class ReadOnlyProse(Prose, inherit_bindings=False):
-    """A text that is only read: keys scroll."""
-
-    CURSOR = False
-    KEYS = "Reading"
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, read_only=True)
-
-    @action("up,k", "up", -1, priority=False)
-    @action("down,j", "down", 1, priority=False)
-    def action_scroll(self, rows: int) -> None:
-        """Scroll by a line."""
-        self.scroll_rows(rows)
-
-    @action("pageup", "back", -1, priority=False)
-    @action("pagedown,space", "reads on", 1, priority=False)
-    def action_page(self, pages: int) -> None:
-        """Scroll by a page."""
-        self.scroll_rows(pages * max(1, self._height - 1))
-
-    @action("home", "beginning", "start", priority=False)
-    @action("end", "end", "end", priority=False)
-    def action_go(self, where: str) -> None:
-        """Go to the beginning or the end."""
-        self.move_to(0 if where == "start" else len(self.text))
-
-
-class Reading(Page[None]):
-    """Shows ``text`` as a page; ``width`` is the longest line, in cells."""
-
-    KEYS = "Reading"
-    OPENED_BY = "read"
-    BINDINGS = [QUIT]
-
-    DEFAULT_CSS = """
-    Reading { align: center top; background: $background; }
-    Reading Prose { height: 1fr; padding: 1 2; }
-    Reading #reading-keys { width: 100%; padding: 0 1; text-align: center; color: $text-muted; }
-    """
-
-    def __init__(self, text: str, width: int) -> None:
-        super().__init__()
-        self._text, self._width = text, width
-
-    def compose(self) -> ComposeResult:
-        page = ReadOnlyProse(self._page() or "Nothing is written yet.")
-        page.styles.width, page.styles.max_width = self._width + 4, "100%"
-        yield page
-        opened_by = " or ".join(map(key_name, self._opened_by()))
-        yield Static(f"esc or {opened_by} goes back · space reads on", id="reading-keys", markup=False)
-
-    def _page(self) -> str:
-        """Return the text with its titles, all parts with one empty line between them."""
-        parts: list[str] = []
-        at = 0
-        for chapter in outline(self._text):
-            title = self._text[chapter.begin : chapter.end].strip()
-            parts += [typeset(self._text[at : chapter.begin]), title]
-            at = chapter.end
-        return "\n\n".join(filter(None, [*parts, typeset(self._text[at:])]))
-
-    def on_mount(self) -> None:
-        self.query_one(Prose).go_end().focus()
 
 
 _NAMES = {
@@ -226,36 +150,3 @@ def _rows(parts: list[Part]) -> list[Part]:
             part = replace(part, source=f"{part.source} {seen[part.source]} of {counts[part.source]}")
         rows.append(part)
     return rows
-
-
-_BYTES = 60_000
-
-
-def tail(file: Path, size: int = _BYTES) -> str:
-    """Return the last ``size`` bytes of a file, from the start of a line; empty if it cannot be read."""
-    try:
-        with file.open("rb") as stream:
-            stream.seek(0, 2)
-            start = max(0, stream.tell() - size)
-            stream.seek(start)
-            text = stream.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-    return text.split("\n", 1)[-1] if start else text
-
-
-class LogView(Page[None]):
-    """Shows the end of both logs, scrolled to the newest lines."""
-
-    OPENED_BY = "log"
-    DEFAULT_CSS = """
-    LogView Static { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
-    """
-
-    def compose(self) -> ComposeResult:
-        text = tail(paths.log_file()) + tail(paths.log_dir() / "native.log")
-        yield ReadOnlyProse(text or "Nothing has been logged yet.")
-        yield Static(f"{paths.log_file()} · esc goes back", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(Prose).go_end().focus()
