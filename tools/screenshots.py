@@ -102,10 +102,6 @@ async def settings(pilot: Pilot[None], app: App) -> None:
     await pilot.press("f2", "right", "right")
 
 
-async def reading(pilot: Pilot[None], app: App) -> None:
-    await pilot.press("ctrl+r")
-
-
 async def tokens(pilot: Pilot[None], app: App) -> None:
     await ended(pilot, app)
     await pilot.press("f6", "home", *["right"] * 9)
@@ -172,7 +168,6 @@ SHOTS = (
     Shot("ahead", ahead),
     Shot("rewriting", rewriting, (120, 36)),
     Shot("steering", steering),
-    Shot("reading", reading, (100, 30), "linen"),
     Shot("tokens", tokens),
     Shot("tokens-coloured", coloured, (160, 48), layout="right"),
 )

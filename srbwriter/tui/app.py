@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -47,9 +46,6 @@ Entered, it gives the address that it listens at.
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
 _REST_SECONDS = 2.0  # without a key in a text, after which the writer counts as pausing
 _LEAST_SECONDS, _CHARACTERS_A_SECOND = 5.0, 15  # that a message is shown
-_AWAITED_SECONDS = 0.3  # from giving the terminal back to saying what is awaited
-_MODEL_AWAITED = "Your story is saved. The model is still being closed …"
-_DISK_AWAITED = "Your words are still being saved …"
 
 
 class NextStory(NamedTuple):
@@ -87,7 +83,6 @@ class App(FailingApp):
         self._own_keys: dict[str, str] | None = None
         self.preferences = Preferences(settings)
         self._apply_keys()
-        self._theme_missed: str | None = None  # the configured theme that is missing, once reported
         self.load_themes()
         self.fetch = ModelFetch()
         self.transfers = Transfers(self)
@@ -123,16 +118,6 @@ class App(FailingApp):
     def writer_rests(self) -> bool:
         """Whether the writer is not typing, so that a dialog may open without catching the next keys."""
         return time.monotonic() - self.typed_at > _REST_SECONDS
-
-    @property
-    def text_width(self) -> int:
-        """The longest line of the story, in cells."""
-        return self.preferences[options.TEXT_WIDTH]
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether new branches are written as soon as one is picked."""
-        return self.preferences[options.CONTINUE]
 
     # ---- keys
 
@@ -192,14 +177,14 @@ class App(FailingApp):
 
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""
-        wanted = self.preferences[options.THEME]
-        found = wanted in self.available_themes
-        self.show_theme(wanted if found else themes.DEFAULT)
-        if not found and wanted != self._theme_missed:
-            self.notes.append(
-                f"There is no theme {wanted!r}; showing {themes.DEFAULT}. Theme in the menu lists them."
-            )
-        self._theme_missed = None if found else wanted
+        wanted, before = self.preferences[options.THEME], self.theme
+        if wanted in self.available_themes:
+            self.show_theme(wanted)
+            return
+        self.show_theme(themes.DEFAULT)
+        if self.theme != before:
+            words = f"There is no theme {wanted!r}; showing {themes.DEFAULT}. Theme in the menu lists them."
+            self.notes.append(words)
 
     def show_theme(self, name: str) -> None:
         """Show a theme; in a terminal with sixteen colours the one of Textual's that is as dark."""
@@ -338,27 +323,5 @@ class App(FailingApp):
         self.keyboard.close()
         self.transfers.end()
         self._to_terminal("\x1b[23;2t")
-        with self._naming_what_is_awaited():
-            self.session.close()
+        self.session.close()
         self._services.close()
-
-    @contextlib.contextmanager
-    def _naming_what_is_awaited(self) -> Generator[None]:
-        """Say in the terminal, which has been given back, what the end of the program waits for."""
-        said = threading.Event()
-
-        def say() -> None:
-            said.set()
-            self._to_terminal(_MODEL_AWAITED if self.session.story.save_state.saved else _DISK_AWAITED)
-
-        timer = threading.Timer(_AWAITED_SECONDS, say)
-        if not self.is_headless:
-            timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if timer.is_alive():
-                timer.join()
-            if said.is_set():
-                self._to_terminal("\r\x1b[K")  # the prompt of the shell comes there

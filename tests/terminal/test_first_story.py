@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter import cli
-from tests.terminal.support import READ, choose, says_saved, text_of
+from tests.terminal.support import READ, choose, ended, says_saved, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
@@ -13,7 +13,7 @@ MINE = "Then it began to rain."
 
 
 def ended_branches(terminal: Terminal, what: str) -> str:
-    shown = terminal.wait(lambda screen: screen.count("■") == 4 and "earlier text" not in screen, what)
+    shown = terminal.wait(lambda screen: ended(screen) and "earlier text" not in screen, what)
     terminal.rest(READ)
     return shown
 

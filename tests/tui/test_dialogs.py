@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from srbwriter.tui.story.reading import ContextView, Reading
 from textual import events
 
 from srbwriter import paths
@@ -14,6 +12,7 @@ from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.openings import SamplePrompt
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.prose import Prose
+from srbwriter.tui.story.context_view import ContextView
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import opened, visible
@@ -93,7 +92,7 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
     async with open_bench(started=12) as bench:
         await bench.press("1", "f3")
         screen = await opened(bench, TreeScreen)
-        for key in ("n", "escape"):  # both reach the tree before the prompt is there to take the second
+        for key in ("slash", "escape"):  # both reach the tree before the prompt is there to take the second
             screen.post_message(events.Key(key, None))
         await opened(bench, Ask)
         await bench.press("escape")
@@ -102,21 +101,11 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
         assert bench.app.screen is bench.screen
 
 
-@pytest.mark.parametrize("key", ["ctrl+r", "escape", "q"])
-async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.press("ctrl+r")
-        await opened(bench, Reading)
-        assert "esc or ^r goes back" in visible(bench)
-        await bench.press(key)
-        assert bench.app.screen is bench.screen
-
-
 async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
     async with open_bench(started=12) as bench:
         line = bench.screen.key_line
         assert any(name == "kill" for name, _, _ in line.entries)
-        for command in ("memory", "settings", "find"):
+        for command in ("settings", "find"):
             bench.screen.run(command)
             await bench.settle()
             bench.screen.flush_slowly()

@@ -57,13 +57,13 @@ KEYS = {
     "terminal.md": """
         ctrl+z undo, tab switch, ctrl+b write_from, F6 tokens,
         ctrl+o stories, end scroll, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
-        F9 single, ctrl+r read, ctrl+t quiet
+        ctrl+t quiet
     """,
     "themes.md": """
         ctrl+g menu
     """,
     "trouble.md": """
-        F12 log, ctrl+q quit, ctrl+z undo, F3 tree, ctrl+g menu, F8 context
+        ctrl+q quit, ctrl+z undo, F3 tree, ctrl+g menu, F8 context
     """,
     "../README.md": """
         r reroll, w take, d take, f take, k kill, ctrl+z undo, ctrl+g menu,
@@ -78,7 +78,7 @@ TITLES = {
     "better-model.md": ["model"],
     "files.md": ["restore", "snapshot"],
     "instruments.md": [
-        "unexplored", "bans", "colour_tokens", "order",
+        "unexplored", "bans", "colour_tokens",
     ],
     "terminal.md": [
         "restore", "openings", "replace", "unexplored", "model", "import", "export",

@@ -8,7 +8,7 @@ from textual.widgets import HelpPanel
 from tests.tui.conftest import OpenBench
 
 
-@pytest.mark.parametrize("command", ["tree", "lore", "settings", "read", "log", "find"])
+@pytest.mark.parametrize("command", ["tree", "lore", "settings", "find"])
 async def test_help_is_shown_beside_every_dialog_and_goes_again(command: str, open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         bench.screen.run(command)

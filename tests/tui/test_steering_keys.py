@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from srbwriter.tui.story.reading import budget
-
 from srbwriter.engine.types import FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
+from srbwriter.tui.story.context_view import budget
 from tests.tui.conftest import Bench, OpenBench
 
 
@@ -78,7 +77,7 @@ def test_neighbours_of_one_source_are_one_row() -> None:
         Part("story", "d", 4, True),
     ]
     shown = " ".join(str(budget(Context(parts, 20, 100))).split())
-    rows = "story 1 word without room", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"
+    rows = "story 1 word without room", "story 11 tokens", "note 2 tokens", "story 4 tokens"
     for row in rows:
         assert row in shown
 

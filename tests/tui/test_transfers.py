@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from srbwriter.tui.story.reading import LogView
 
 from srbwriter import paths
 from srbwriter.formats import transfer
 from srbwriter.tui.dialogs.ask import Ask, Confirm
+from srbwriter.tui.story.context_view import ContextView
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import answer, ended, opened
 
@@ -166,11 +166,11 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
     (folder / "tale.txt").write_text("Once.")
     async with open_bench() as bench:
         await asked(bench, "import", str(folder / "tale.txt"))
-        await bench.press("f12")
-        await opened(bench, LogView)
+        await bench.press("f8")
+        await opened(bench, ContextView)
         gate.write_text("go on\n")
-        work = bench.app.transfers._work
-        assert work is not None and work.aside.wait(60)
+        work = bench.app.transfers._process
+        assert work is not None and work.wait(60)
         bench.screen.pump.flush()
         assert bench.app.session is bench.session
         await bench.press("escape")

@@ -10,6 +10,7 @@ from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
 from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
+from srbwriter.tui import options
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Confirm, Sheet
 from srbwriter.tui.dialogs.base import hide_help
@@ -76,7 +77,7 @@ def _take(screen: WriteScreen, index: int, upto: int | None = None, text: str | 
         text, upto = pane.text[:upto], None
     before = session.node
     try:
-        session.pick(index, upto, text, screen.app.goes_on)
+        session.pick(index, upto, text, screen.app.preferences[options.CONTINUE])
     finally:
         if session.node != before:  # also if the pick worked and only the next round failed
             screen.show_story()

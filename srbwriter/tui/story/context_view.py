@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -131,8 +130,8 @@ def _text(context: Context) -> Content:
 
 
 def _rows(parts: list[Part]) -> list[Part]:
-    """Merge neighbouring parts of one source; number sources that still occur more than once."""
-    joined = [
+    """Merge neighbouring parts of one source."""
+    return [
         replace(
             same[0],
             source=_NAMES.get(same[0].source, same[0].source),
@@ -141,12 +140,3 @@ def _rows(parts: list[Part]) -> list[Part]:
         )
         for same in (list(group) for _, group in groupby(parts, lambda part: (part.source, part.fits)))
     ]
-    counts = Counter(part.source for part in joined if part.fits)
-    seen = Counter[str]()
-    rows: list[Part] = []
-    for part in joined:
-        if part.fits and counts[part.source] > 1:
-            seen[part.source] += 1
-            part = replace(part, source=f"{part.source} {seen[part.source]} of {counts[part.source]}")
-        rows.append(part)
-    return rows

@@ -111,7 +111,7 @@ class SidePanel(Keyed, Vertical):
             yield Prose(own.author_note or "", id=NOTE)
             yield from _line("depth", "Lines from the end of the story:", depth, str(DEFAULT_NOTE_DEPTH))
         with Vertical(classes="part"):
-            yield Static(_head("Lorebook", "entries whose keys occur"), classes="head")
+            yield Static(classes="head", id="lore_head")
             yield LoreList(compact=True, id=LORE)
             yield Foot(keys_line_of(LoreList), classes="keys")
             with Vertical(id="entry"):
@@ -211,6 +211,8 @@ class SidePanel(Keyed, Vertical):
         self._shown = ""
         listing.clear_options()
         listing.add_options([Option(_label(entry)) for entry in lore])
+        state = "entries whose keys occur" if lore else "no entries yet"
+        self.query_one("#lore_head", Static).update(_head("Lorebook", state))
         self.query_one("#entry").set_class(bool(lore), "-there")
         if lore:
             listing.highlighted = min(at, len(lore) - 1)

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
-from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -64,47 +62,14 @@ class StatusLine(Widget):
             (left if len(left) > 1 else right).pop()
 
 
-_STAYS = (
-    "pick_number",
-    "",
-    "go",
-    "take",
-    "menu",
-    "generate",
-    "back",
-    "switch",
-    "help",
-    "quit",
-    "undo",
-)
-"""Commands whose keys stay longest on a short line, the most important first."""
-
-
-def fitting(entries: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str, str]]:
-    """Return the ``entries`` that fit into ``width`` cells, in order; drop the least important ones."""
-    kept = list(entries)
-    ranks = {command: rank for rank, command in enumerate(_STAYS)}
-    while kept and sum(cell_len(key) + cell_len(label) + 3 for _, key, label in kept) > width:
-        kept.remove(max(kept, key=lambda entry: ranks.get(entry[0], len(ranks) + entries.index(entry))))
-    return kept
-
-
 class KeyLine(Widget):
-    """The line of keys. ``entries`` are (command id, key, label)."""
+    """The line of keys. ``entries`` are (command id, key, label); those at the end go where room is short."""
 
-    DEFAULT_CSS = """
-    KeyLine { height: 1; width: 1fr; background: $background; color: $text-muted; }
-    """
+    DEFAULT_CSS = "KeyLine { height: 1; width: 1fr; background: $background; color: $text-muted; }"
 
-    class Pressed(Message):
-        def __init__(self, command: str) -> None:
-            self.command = command
-            super().__init__()
-
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.entries: list[tuple[str, str, str]] = []
-        self._spans: list[tuple[int, int, str]] = []
 
     def show(self, entries: list[tuple[str, str, str]]) -> None:
         if entries != self.entries:
@@ -112,20 +77,15 @@ class KeyLine(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        parts: list[Content | tuple[str, str]] = []
-        self._spans = []
-        at = 1
-        for command, key, label in fitting(self.entries, self.size.width):
-            width = cell_len(key) + 1 + cell_len(label)
-            self._spans.append((at, at + width, command))
-            parts += [(f" {key}", "bold $foreground"), (f" {label} ", "$text-muted")]
-            at += width + 2
+        parts: list[tuple[str, str]] = []
+        used = 0
+        for command, key, label in self.entries:
+            used += cell_len(key) + cell_len(label) + 3
+            if used > self.size.width:
+                break
+            click = f" @click=screen.run('{command}')" if command else ""
+            parts += [(f" {key}", f"bold $foreground{click}"), (f" {label} ", f"$text-muted{click}")]
         return Content.assemble(*parts)
-
-    def on_click(self, event: events.Click) -> None:
-        for start, end, command in self._spans:
-            if command and start <= event.x < end:
-                self.post_message(self.Pressed(command))
 
 
 class Foot(Static):

@@ -22,12 +22,11 @@ from textual.widgets import Static
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.tokens import Tokens
-from srbwriter.story import StoryError
+from srbwriter.story import Edit, StoryError
 from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui import actions as actions  # each of its modules declares commands
 from srbwriter.tui import options
 from srbwriter.tui.commands import COMMANDS, anywhere_bindings, plain_bindings
-from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.story.side_panel import BESIDE, LASTS, SidePanel
@@ -74,7 +73,7 @@ class WriteScreen(Screen[None]):
     def __init__(self, session: Session, app: App) -> None:
         super().__init__()
         self.session = session
-        self.editor = StoryEditor(session.edit, session.joint, id="story")
+        self.editor = StoryEditor(self._edit, session.joint, id="story")
         self.grid = Branches(id="branches")
         self.grid.follows = app.preferences[options.PANES] == "end"
         self.grid.hint = f"{app.way_to('generate')} writes branches"
@@ -90,7 +89,6 @@ class WriteScreen(Screen[None]):
         self.quiet = False  # only the story is shown, with the cursor's line in the middle
         self.figures = False  # the foot shows figures of the engine
         self.defects: list[str] = []  # defects that were reported, each once
-        self._today = status.WordsToday(session)
         self._begun = False  # the first screen is up
         self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
         self._pane_chosen = False  # a pane has been chosen since the last round or pick
@@ -136,7 +134,7 @@ class WriteScreen(Screen[None]):
             self.leave_panes()
         finally:
             self._begun = True
-            self.app.keyboard.open(asked=isinstance(self.app.screen, Confirm))
+            self.app.keyboard.open()
             self.pump.settle()
 
     def keep_view(self) -> None:
@@ -214,12 +212,6 @@ class WriteScreen(Screen[None]):
         moves = bound is not None and bound.node is self.editor
         return event.is_printable or event.key in _TYPING or moves
 
-    def wants_in_story(self, event: events.Key | events.Paste) -> bool:
-        """Return whether a paste, or a key without another receiver, should go to the unfocused story."""
-        if isinstance(self.focused, BranchPane):
-            return isinstance(event, events.Paste)
-        return self.focused is None and self._is_for_story(event)
-
     @on(events.MouseDown)
     def _pressed(self, event: events.MouseDown) -> None:
         if event.widget is self.editor:
@@ -280,10 +272,6 @@ class WriteScreen(Screen[None]):
             self.notify(crash_words(error), severity="error")
         if not known:
             self.defects.append(repr(error))
-
-    @on(KeyLine.Pressed)
-    def _key_pressed(self, event: KeyLine.Pressed) -> None:
-        self.run(event.command)
 
     def run_chosen(self, command: str) -> None:
         """Run a command of the menu. One for a branch acts on the branch that was chosen last, if any."""
@@ -368,6 +356,10 @@ class WriteScreen(Screen[None]):
             self.rearrange()
 
     # ---- the story
+
+    def _edit(self, edit: Edit, pasted: bool = False) -> None:
+        self.session.edit(edit, pasted=pasted)
+        self.show_authors()
 
     @on(StoryEditor.Undo)
     def _undo(self, event: StoryEditor.Undo) -> None:
@@ -477,7 +469,7 @@ class WriteScreen(Screen[None]):
     def _show_saved(self) -> None:
         """Update the save state and the word count."""
         self.status_line.set_class(self.session.story.save_state.trouble is not None, "-trouble")
-        right = status.right(self.session, self._today.count(), self.app.preferences[options.GOAL])
+        right = status.right(self.session, self.app.preferences[options.GOAL])
         self.status_line.right = right[:1] if self.figures else right
 
     def _show_marks(self) -> None:
@@ -538,7 +530,9 @@ class WriteScreen(Screen[None]):
         if self.size != self._applied_for:
             self.rearrange()
             return
-        spare = max(0, self.editor.outer_size.width - 2 * _MARGIN - self.app.text_width) // 2
+        spare = (
+            max(0, self.editor.outer_size.width - 2 * _MARGIN - self.app.preferences[options.TEXT_WIDTH]) // 2
+        )
         self.editor.styles.padding = (1 if self.size.height > _SHORT else 0, _MARGIN + spare)
         self.editor.fit()
         self.grid.fit()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -12,7 +10,7 @@ from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.loops import repeats
 from srbwriter.session.steering import Steering
-from srbwriter.story.model import NoSuchNode, StoryError, counted
+from srbwriter.story.model import NoSuchNode, counted
 from srbwriter.tui.commands import Keys, key_name
 from srbwriter.tui.widgets.lines import bar
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.story import NodeId
 
-_COUNT_SECONDS = 1.0
 _TITLE_CELLS, _WISH_CELLS = 24, 32
 _ROOMY = 100  # from so many columns on, the line of keys has longer labels
 
@@ -92,27 +89,12 @@ def engine_figures(session: Session, address: str = "") -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
+def right(session: Session, goal: int) -> tuple[str, ...]:
     """Return save state, word count, and today's words with a bar to the goal."""
+    done_today = session.story.today().words
     share = done_today / goal if goal else 0
     today = f"{done_today}/{goal} today {bar(share, 8)}" if goal else f"{done_today} today"
     return session.save_state, counted(session.words, "word"), today
-
-
-class WordsToday:
-    """The words that became part of the story today, typed or picked; read from disk at intervals."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._words, self._at = 0, -_COUNT_SECONDS
-
-    def count(self) -> int:
-        now = time.monotonic()
-        if now - self._at > _COUNT_SECONDS:
-            self._at = now
-            with contextlib.suppress(StoryError):  # an unreadable file is reported elsewhere
-                self._words = self._session.story.today().words
-        return self._words
 
 
 def round_identity(session: Session) -> object | None:
@@ -187,7 +169,7 @@ def key_line_entries(
             ("go", "choose a branch" if roomy else "choose"),
         ]  # fmt: skip
     entries += [("generate", "write"), *([("back", "stop")] if stops else [])]
-    entries += [(command, command) for command in ("undo", "menu", "help", "quit")]
+    entries += [(command, command) for command in ("menu", "quit", "help", "undo")]
     entries += [("reroll", "re-roll"), ("kill", "kill")] if on_branch else []
     named = ((id, first_key(keys, id) if id else "type", label) for id, label in entries)
     return [entry for entry in named if entry[1]]
