@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-import srbwriter.tui.write.desk  # noqa: F401 - loads all screens and their commands
 from textual.binding import Binding
 
+import srbwriter.tui.write.screen  # noqa: F401 - loads all screens and their commands
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key

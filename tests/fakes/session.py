@@ -15,6 +15,7 @@ from srbwriter.engine.types import ModelInfo, Request, Sampling, Stop
 from srbwriter.engine.verbs import BranchVerb
 from srbwriter.session.drafts import Draft
 from srbwriter.session.instrument import Instrument
+from srbwriter.session.prefix import Prefix
 from srbwriter.session.sampling import Usual, Variety
 from srbwriter.session.typing import name_action
 from srbwriter.story import ROOT, Edit, NodeId, Story
@@ -53,6 +54,7 @@ class Round:
     notes: dict[int, str] = field(default_factory=dict)
     tracks: tuple[()] = ()
     taken_up: bool = True
+    prefix: Prefix | None = None
     identity: object = field(default_factory=object)
 
     @property

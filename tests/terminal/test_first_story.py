@@ -47,13 +47,13 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     ended_branches(terminal, "four branches after a part")
 
     terminal.press(F3)
-    terminal.wait_for("open or fold")
+    terminal.wait_for("go there")
     terminal.press(UP)
     terminal.wait_for("space shows them")
     terminal.press(b" ")
     terminal.wait(lambda screen: "shows them" not in screen, "the branches that were not picked")
     terminal.press(ENTER)
-    terminal.wait(lambda screen: "open or fold" not in screen, "the story again")
+    terminal.wait(lambda screen: "go there" not in screen, "the story again")
     terminal.press(CTRL_N)
     ended_branches(terminal, "four branches from another node")
 

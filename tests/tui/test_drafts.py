@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from srbwriter.tui.story.reading import ContextView
 from textual import events
-from textual.widgets import Input
 
 from srbwriter.session.drafts import DRAFTS, sheets_left
 from srbwriter.story import ROOT, StoryError
-from srbwriter.tui.dialogs.ask import Ask, Sheet
+from srbwriter.tui.dialogs.ask import Sheet
 from srbwriter.tui.prose import Prose
-from srbwriter.tui.tree.screen import TreeScreen
+from srbwriter.tui.story.context_view import ContextView
 from srbwriter.tui.write.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import opened, visible
@@ -113,37 +111,3 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
 
 def refuse(*given: object, **named: object) -> None:
     raise StoryError("the disk is full")
-
-
-async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        node = bench.session.node
-        bench.screen.run("tree")
-        tree = await opened(bench, TreeScreen)
-        await bench.press("n")
-        await opened(bench, Ask)
-        await bench.press(*"wet quay")
-        assert await kept(bench) == {f"note of node {node}": "wet quay"}
-        await bench.press("enter")
-        assert bench.app.screen is tree
-        assert left(bench) == []
-        assert bench.session.story.marks(node).note == "wet quay"
-
-
-async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        story, node = bench.session.story, bench.session.node
-        story.mark(node, note="old")
-        interrupted(bench, f"note of node {node}", "A quay")
-        bench.screen.run("tree")
-        tree = await opened(bench, TreeScreen)
-        await bench.press("n")
-        asked = await opened(bench, Ask)
-        assert asked.query_one(Input).value == "A quay"
-        assert "before the program ended" in visible(bench)
-        await bench.press("escape")
-        assert bench.app.screen is tree
-        assert story.marks(node).note == "old"
-        assert left(bench) == []
-
-        assert left(bench) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from srbwriter.session.prefix import Prefix
 from srbwriter.tui.write.branch_words import find_thoughts, head_line
 from tests.tui.conftest import OpenBench
 
@@ -13,7 +14,7 @@ from tests.tui.conftest import OpenBench
     [
         (["▸ writing", "", ""], 4, 24, " 3 ▸ writing          ↓4"),
         (["", "ready · ★", ""], 0, 16, " 3 ready · ★    "),
-        (["▸ writing", "ready · temp 0.71", ""], 0, 28, " 3 ▸ writing · ready · temp… "[:28]),
+        (["▸ writing", "ready · temp 0.71", ""], 0, 28, " 3 ▸ writing · ready · tem… "),
         ([], 0, 8, " 3      "),
     ],
 )
@@ -67,6 +68,7 @@ async def test_while_it_thinks_nothing_is_shown_but_that(open_bench: OpenBench) 
 async def test_a_branch_that_begins_inside_a_word_shows_the_whole_word(open_bench: OpenBench) -> None:
     async with open_bench("It was rai", n=1, fake=True) as bench:
         bench.session.generate()
+        bench.session.round.prefix = Prefix.of("It was rai")
         bench.session.steer(0, "append", go_on=True, text="ning hard. It")
         bench.screen.pump.flush()
         pane = bench.screen.grid.panes[0]

@@ -57,18 +57,6 @@ async def test_an_extended_branch_shows_its_new_words(open_bench: OpenBench) -> 
         assert pane.text.rstrip().endswith(last_line(pane))
 
 
-async def test_the_tab_strip_goes_when_the_window_is_wide_again(open_bench: OpenBench) -> None:
-    async with open_bench(n=8, size=(100, 26), fake=True) as bench:
-        await bench.write()
-        assert not bench.screen.strip.display
-        await bench.pilot.resize_terminal(60, 26)
-        await bench.settle()
-        assert bench.screen.strip.display
-        await bench.pilot.resize_terminal(100, 26)
-        await bench.settle()
-        assert not bench.screen.strip.display
-
-
 CHANGED = "Then it rained."
 
 

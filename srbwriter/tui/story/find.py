@@ -35,7 +35,7 @@ def place_after(place: int, edits: Sequence[Edit]) -> int:
     return place + grown
 
 
-class FindBar(Bar[None]):
+class SearchBar(Bar[None]):
     """The line for the words to find; the editor keeps the last search.
 
     All matches are highlighted while the words are typed, and the first one after the cursor is selected.
@@ -43,15 +43,10 @@ class FindBar(Bar[None]):
     """
 
     KEYS = "In find and replace"
-    BADGE = "FIND"
-    HEADING = (
-        "Find · enter or ↓ next · ↑ previous · tab edits there · esc goes back to where you were · "
-        "alt+c case · alt+w whole words"
-    )
     DEFAULT_CSS = """
-    FindBar Horizontal { height: 1; }
-    FindBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
-    FindBar Input { width: 1fr; }
+    SearchBar Horizontal { height: 1; }
+    SearchBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
+    SearchBar Input { width: 1fr; }
     """
 
     def __init__(self, editor: StoryEditor) -> None:
@@ -106,12 +101,6 @@ class FindBar(Bar[None]):
         self._search()
         self._select(self._next(step))
 
-    @action("tab", "edits there")
-    def action_stay(self) -> None:
-        """Close the bar with the cursor at the end of the match."""
-        self._editor.move_to(self._editor.cursor)
-        self.close()
-
     def action_close(self) -> None:
         self._editor.show_view(self._before)
         self.close()
@@ -163,7 +152,23 @@ class FindBar(Bar[None]):
         self.query_one("#found", Static).update(" · ".join(filter(None, parts)))
 
 
-class ReplaceBar(FindBar):
+class FindBar(SearchBar):
+    """The bar for finding words."""
+
+    BADGE = "FIND"
+    HEADING = (
+        "Find · enter or ↓ next · ↑ previous · tab edits there · esc goes back to where you were · "
+        "alt+c case · alt+w whole words"
+    )
+
+    @action("tab", "edits there")
+    def action_stay(self) -> None:
+        """Close the bar with the cursor at the end of the match."""
+        self._editor.move_to(self._editor.cursor)
+        self.close()
+
+
+class ReplaceBar(SearchBar):
     """The bar for replacing. ``apply`` gets the edits; it returns False if they failed."""
 
     BADGE = "REPLACE"
@@ -180,11 +185,6 @@ class ReplaceBar(FindBar):
         yield from super().content()
         with Horizontal():
             yield LineInput(id="by", placeholder="by …", compact=True)
-
-    @action("tab", "between the lines")
-    def action_stay(self) -> None:
-        """Go to the other line."""
-        self.focus_next()
 
     @on(LineInput.Submitted, "#words")
     def _submitted(self) -> None:

@@ -90,7 +90,7 @@ class SidePanel(Keyed, Vertical):
     def __init__(self, session: Session, part: str) -> None:
         super().__init__()
         self._session, self._story, self._part = session, session.story, part
-        self._deleted: LoreEntry | None = None  # the last one
+        self._deleted: tuple[int, LoreEntry] | None = None  # the last one, and where it was
         self._shown = ""  # the id of the entry in the fields
 
     @property
@@ -188,7 +188,7 @@ class SidePanel(Keyed, Vertical):
         """Return an entry with what its fields say; the name is its first key until it has others."""
         name, keys = self._line("lore_name").value.strip(), self._line("lore_keys")
         if name != entry.name and keys_from(keys.value) == ([entry.name] if entry.name else []):
-            keys.value = keys_text([name] if name else [])
+            _write(keys, keys_text([name] if name else []))
         return replace(entry, name=name, keys=keys_from(keys.value), text=self._text("lore_text").text)
 
     def _line(self, name: str) -> LineInput:
@@ -226,7 +226,8 @@ class SidePanel(Keyed, Vertical):
             return
         self._save()  # what was typed last
         self._shown = entry.id
-        self._line("lore_name").value, self._line("lore_keys").value = entry.name, keys_text(entry.keys)
+        for line, words in (("lore_name", entry.name), ("lore_keys", keys_text(entry.keys))):
+            _write(self._line(line), words)
         self._text("lore_text").show(entry.text)
 
     @on(LoreList.OptionSelected)
@@ -250,22 +251,24 @@ class SidePanel(Keyed, Vertical):
     def delete_entry(self) -> None:
         """Delete the highlighted entry."""
         if (gone := self._entry) is not None:
-            lore, self._deleted = self._story.own_settings(ROOT).lore, gone
-            self._put([entry for entry in lore if entry.id != gone.id], lore.index(gone))
+            lore = self._story.own_settings(ROOT).lore
+            at = lore.index(gone)
+            self._deleted = at, gone
+            self._put([*lore[:at], *lore[at + 1 :]], at)
 
     def undo_delete(self) -> None:
         """Bring the entry back that was deleted last."""
         if self._deleted is not None:
-            lore, back = self._story.own_settings(ROOT).lore, self._deleted
+            lore, (at, back) = self._story.own_settings(ROOT).lore, self._deleted
             self._deleted = None
-            self._put([*lore, back], len(lore))
+            self._put([*lore[:at], back, *lore[at:]], at)
 
     def switch(self, flag: Literal["constant", "enabled"]) -> None:
         """Turn a property of the highlighted entry on or off."""
         if (changed := self._entry) is not None:
             lore = self._story.own_settings(ROOT).lore
             other = replace(changed, **{flag: not getattr(changed, flag)})
-            self._put([other if entry is changed else entry for entry in lore], lore.index(changed))
+            self._put([other if entry.id == changed.id else entry for entry in lore], lore.index(changed))
 
     def _put(self, lore: list[LoreEntry], at: int) -> None:
         """Change the list of entries and highlight index ``at``. Raises StoryError."""
@@ -281,6 +284,11 @@ def _line(name: str, label: str, words: str = "", usual: str = "") -> ComposeRes
     with Horizontal(classes="line"):
         yield Static(label, classes="label")
         yield LineInput(words, placeholder=usual, compact=True, select_on_focus=False, id=name)
+
+
+def _write(line: LineInput, words: str) -> None:
+    line.value = words
+    line.cursor_position = len(words)
 
 
 def _label(entry: LoreEntry) -> Content:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
@@ -44,13 +43,13 @@ class TreeScreen(Page[NodeId]):
     TreeScreen #side VerticalScroll { height: 1fr; }
     TreeScreen #side Static { padding: 0 2; height: auto; }
     TreeScreen #about { color: $text-muted; }
-    TreeScreen #foot { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
+    TreeScreen #foot { background: $panel; color: $text-muted; height: 1; padding: 0 1; }
     """
 
     def __init__(self, session: Session, search: Callable[[], None]) -> None:
         super().__init__()
         self.session, self.story = session, session.story
-        self.view = TreeView(self.story)
+        self.view = TreeView(self.story, self._show, self.action_go)
         self._search = search
 
     def compose(self) -> ComposeResult:
@@ -67,13 +66,13 @@ class TreeScreen(Page[NodeId]):
         self.view.focus()
         self.call_after_refresh(lambda: self.view.go(self.view.cursor))  # the height is known only then
 
-    @on(TreeView.At)
-    def _at(self, event: TreeView.At) -> None:
-        if event.row.folded:
+    def _show(self) -> None:
+        """Show the text at the cursor, and what is known of it."""
+        if self.view.row.folded:
             self.query_one("#about", Static).update("space shows them")
             self.query_one("#text", Static).update("")
             return
-        node = self.story.node(event.row.node)
+        node = self.story.node(self.view.row.node)
         facts = [
             _AUTHORS.get(node.author, node.author),
             node.model,
@@ -94,10 +93,6 @@ class TreeScreen(Page[NodeId]):
             self.view.fold()
         else:
             self.close(self.view.row.node)
-
-    @on(TreeView.Wanted)
-    def _wanted(self) -> None:
-        self.action_go()
 
     @action("up,k", "up", -1, foot=False)
     @action("down,j", "down", 1, foot=False)
@@ -121,7 +116,7 @@ class TreeScreen(Page[NodeId]):
         """Go to the continuation, or unfold branches."""
         self.view.into()
 
-    @action("space", "open or fold")
+    @action("space", "fold")
     def action_fold(self) -> None:
         """Unfold or fold the side branches."""
         self.view.fold()

@@ -5,13 +5,12 @@ It draws only visible lines and reads only their text, so a large tree costs no 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -71,7 +70,7 @@ def marks_words(story: Story, node: NodeId) -> str:
 
 
 class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
-    """The tree. The cursor is a row; moving it posts :class:`At`. The screen defines the keys."""
+    """The tree. The cursor is a row. The screen defines the keys."""
 
     COMPONENT_CLASSES = {"tree--way", "tree--side", "tree--cursor", "tree--mark"}
     DEFAULT_CSS = """
@@ -84,19 +83,10 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
     }
     """
 
-    class At(Message):
-        """The cursor moved to another row."""
-
-        def __init__(self, row: Row) -> None:
-            self.row = row
-            super().__init__()
-
-    class Wanted(Message):
-        """The reader double-clicked, to go to the node."""
-
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, moved: Callable[[], object], chosen: Callable[[], object]) -> None:
+        """``moved`` is called when the cursor is at another row, ``chosen`` after a double click on one."""
         super().__init__()
-        self.story = story
+        self.story, self._moved, self._chosen = story, moved, chosen
         self.rows: list[Row] = []
         self.cursor = 0
         self.opened: set[NodeId] = set()
@@ -121,7 +111,7 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         if not top <= self.cursor < top + height:
             self.scroll_to(y=max(0, self.cursor - height // 2), animate=False)
         self.refresh()
-        self.post_message(self.At(self.row))
+        self._moved()
 
     def out(self) -> None:
         """Go to the parent of the cursor's node."""
@@ -188,4 +178,4 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         if index < len(self.rows):
             self.go(index)
             if event.chain == 2:
-                self.post_message(self.Wanted())
+                self._chosen()

@@ -5,6 +5,7 @@ They only draw what they are given.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +95,13 @@ class Foot(Static):
     DEFAULT_CSS = "Foot { height: auto; }"
 
     def __init__(self, words: str, **options: Any) -> None:
-        super().__init__(" · ".join(part.replace(" ", "\xa0") for part in words.split(" · ")), **options)
+        super().__init__(words, markup=False, **options)
+        self._words = words
+
+    def on_resize(self) -> None:
+        parts = " · ".join(part.replace(" ", "\xa0") for part in self._words.split(" · "))
+        lines = textwrap.fill(parts, max(8, self.content_size.width), break_on_hyphens=False)
+        self.update(lines.replace("\xa0", " "))
 
 
 def matches(words: Sequence[str], *texts: str) -> bool:
