@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from textual.binding import Binding
-
-import srbwriter.tui.write.screen  # noqa: F401 - loads all screens and their commands
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
@@ -27,8 +24,8 @@ from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
-from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
-from srbwriter.tui.key_names import shown_name
+from srbwriter.tui.actions import COMMANDS
+from srbwriter.tui.commands import Command, shown_name
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -189,19 +186,7 @@ def keys() -> str:
                     (_command(command) for command in COMMANDS.values() if command.group == group),
                 ),
             )
-            for group in groups()
-        ),
-        "###",
-    )
-
-
-def keys_of_screens() -> str:
-    """The commands of all other screens."""
-    head = "| key | what it does |"
-    return _sections(
-        (
-            (heading, table(head, "|---|---|", ((_keys(b.key), _words(b)) for b in bound)))
-            for heading, bound in screen_commands().items()
+            for group in dict.fromkeys(command.group for command in COMMANDS.values())
         ),
         "###",
     )
@@ -220,10 +205,6 @@ TMUX_PREFIX = "ctrl+b"
 
 def _keys(names: str) -> str:
     return _codes((shown_name(key) for key in names.split(",") if key), " ").replace("|", "\\|")
-
-
-def _words(binding: Binding) -> str:
-    return f"{binding.description[:1].upper()}{binding.description[1:]}. {binding.tooltip}".rstrip()
 
 
 # ---- models
@@ -306,7 +287,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "exit-codes": exit_codes,
     "file-formats": file_formats,
     "keys": keys,
-    "keys-of-screens": keys_of_screens,
     "keys-to-know": keys_to_know,
     "models-with-sources": models_with_sources,
     "parameters": parameters,

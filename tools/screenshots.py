@@ -25,7 +25,6 @@ from srbwriter.config.settings import Setting  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
-from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
@@ -126,7 +125,7 @@ async def ended(pilot: Pilot[None], app: App) -> None:
 
 
 async def ahead(pilot: Pilot[None], app: App) -> None:
-    app.session.look_ahead.budget = Budget("all", 4096, "all")
+    app.session.look_ahead.budget = Budget("all", 4096)
     app.session.stop = replace(app.session.stop, max_tokens=60)
     await write(pilot, app, 60)
     await until(lambda: app.session.round is not None and app.session.round.over)
@@ -146,18 +145,6 @@ async def rewriting(pilot: Pilot[None], app: App) -> None:
     await asyncio.sleep(0.3)
 
 
-async def steering(pilot: Pilot[None], app: App) -> None:
-    await write(pilot, app)
-    steered = Steering.of(app.session)
-    steered.put_note(1, "Ilse is not afraid.")
-    steered.end(3)
-    app.write_screen.grid.go(3)
-    app.write_screen.run("steer")
-    await pilot.pause()
-    app.write_screen.flush_slowly()
-    app.write_screen.pump.flush()
-
-
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -167,7 +154,6 @@ SHOTS = (
     Shot("settings", settings),
     Shot("ahead", ahead),
     Shot("rewriting", rewriting, (120, 36)),
-    Shot("steering", steering),
     Shot("tokens", tokens),
     Shot("tokens-coloured", coloured, (160, 48), layout="right"),
 )

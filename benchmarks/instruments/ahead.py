@@ -95,7 +95,7 @@ def run(model: Path) -> list[str]:
 def play(model: Path, mode: Mode, tokens: int) -> Played:
     """Read and pick as it was played."""
     with session(model) as writer:
-        writer.look_ahead.budget = Budget(mode, tokens, mode)
+        writer.look_ahead.budget = Budget(mode, tokens)
         writer.set_text(OPENING)
         current = writer.generate()
         at_once, whole, waits = 0, 0, list[float]()
@@ -206,7 +206,7 @@ class Beside:
                 for number in range(ROUNDS):
                     speeds: dict[bool, Speed] = {}
                     for on in (True, False) if number % 2 else (False, True):
-                        writer.look_ahead.budget = Budget("all", 10**9, "all") if on else Budget()
+                        writer.look_ahead.budget = Budget("all", 10**9) if on else Budget()
                         while on and not writer.look_ahead.working:
                             time.sleep(0.01)
                         speeds[on] = self._speed(http)

@@ -79,7 +79,7 @@ METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metric
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
 SYSTEM_PROMPT_FILE = Key[Path | None](
     "server.system_prompt_file", PATH, None,
-    "file with a text that precedes every prompt, or with JSON: prompt, anti_prompt and assistant_name",
+    "file with a text that precedes every prompt",
     ("--system-prompt-file", "-spf"),
 )
 CHAT_TEMPLATE = Key[str | None](
@@ -88,9 +88,6 @@ CHAT_TEMPLATE = Key[str | None](
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",),
-)
-CONTEXT_SHIFT = Key(
-    "server.context_shift", SWITCH, False, "go on past a full context by forgetting", ("--context-shift",),
 )
 STATIC_PATH = Key[Path | None](
     "server.static_path", PATH, None, "folder of files to serve instead of the page", ("--path",),

@@ -246,11 +246,6 @@ SO_FAR = Key(
     "percent of the window for summaries of chapters that no longer fit, which the model writes while you "
     "read; 0 for none", minimum=0, maximum=50,
 )
-LOOK_AHEAD_BATTERY = Key[LookAhead](
-    "instruments.look_ahead_battery", one_of(*get_args(LookAhead)), "off",
-    "the most of look_ahead while the machine runs on battery power",
-)
-
 LOG_LEVEL = Key(
     "log.level", one_of("debug", "info", "warning", "error"), "info", "how much is written to the log",
     ("--log-level",),
@@ -295,8 +290,10 @@ RETIRED: tuple[Retired, ...] = (
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),
     *(Retired(f"instruments.explore_{name}", "likely continuations are not searched")
       for name in ("cutoff", "multiplier", "depth", "beams", "ends")),
+    Retired("server.context_shift", "a text ends where the context is full", ("--context-shift",), 0),
     Retired("server.models_max", _ONE_MODEL, ("--models-max",)),
     Retired("server.more_models", _ONE_MODEL),
+    Retired("instruments.look_ahead_battery", "look_ahead is the same on battery power"),
     Retired("server.slot_save_path", "slots are not saved", ("--slot-save-path",)),
 )
 # fmt: on

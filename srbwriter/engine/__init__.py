@@ -43,12 +43,8 @@ _HOMES = {
     "Engine": "engine", "EngineLoader": "loader", "Sequences": "sequences",
     "RemoteEngine": "remote.engine", "RemoteOptions": "remote.options",
     **dict.fromkeys(("Branch", "Cursor", "Delta", "Generation"), "generation"),
-    **dict.fromkeys(
-        ("BranchState", "ContextOverflow", "EngineClosed", "EngineError", "EngineOptions", "EngineStats",
-         "FinishReason", "InvalidRequest", "LibraryError", "LimitExceeded", "ModelError", "ModelInfo",
-         "NoRoom", "NotSupported", "OutOfRange", "Priority", "Request", "Sampling", "Stop", "TokenRun"),
-        "types"),
 }  # fmt: skip
+"""Modules of the public names; the others are in ``types``."""
 
 __all__ = [
     "Branch", "BranchState", "ContextOverflow", "Cursor", "Delta", "Engine", "EngineClosed", "EngineError",
@@ -59,7 +55,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'types')}"), name)

@@ -6,7 +6,6 @@ cells it is evaluated on.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,7 +37,6 @@ class ActiveRequest:
         ids: tokens of the prompt as it is evaluated.
         pending_prefix: bytes taken off the prompt's end, which the first tokens spell (token healing).
         events: what has happened since readers were last notified.
-        history_ids: what penalties and DRY see before the branch's own tokens.
         siblings: how its branches are drawn together, if they are.
         ending: the end of the prompt, which next tokens have to spell again.
         counted: whether its prompt is in the statistics.
@@ -57,7 +55,6 @@ class ActiveRequest:
         self.eog = model.eog
         self.events: list[Event] = []
         self.branches: list[ActiveBranch] = []
-        self.history_ids: Sequence[int] = ids
         self.client = self.asked.client
         self.siblings = Siblings(self.branches) if self.asked.siblings != "independent" else None
         self.ending: Constraint | None = None
@@ -170,7 +167,7 @@ class ActiveRequest:
             banned = sorted(self.eog) if active.ignore_eog else ()
             template = SamplerTemplate(sampling, self.model, n_ctx, banned)
             if template.history_length:
-                template.prime(self.history_ids[-template.history_length :])
+                template.prime(self.ids[-template.history_length :])
             self._templates[sampling, active.ignore_eog] = template
         return template
 

@@ -19,17 +19,16 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..prose import Scanner, last_sentence_start
 from .generation import Branch, Buffer
 from .retreat import Retreat
 from .rules import (
     LOOP_REACH,
-    SCANNERS,
+    Ending,
+    StopRules,
     compile_phrases,
     count_characters,
     find_loop,
     letters_of,
-    stop_pattern,
 )
 from .text import Pieces
 from .tree import Demand
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 1 << 60  # tokens
 _TO_RUN = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
-_CONTEXT = 64  # characters of earlier text by which the end of a sentence is judged
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
 
@@ -73,13 +71,6 @@ class ChainState(IntEnum):
     OUTDATED = 2  # the settings were changed: the chain is replaced
 
 
-class Ending(NamedTuple):
-    """The branch ends; text and tokens are cut already."""
-
-    reason: FinishReason
-    stop_text: str | None = None
-
-
 class Back(NamedTuple):
     """The branch has to choose again after ``tokens`` tokens, because of a banned ``phrase``."""
 
@@ -88,7 +79,7 @@ class Back(NamedTuple):
 
 
 class ActiveBranch(Demand):
-    """One branch of the local engine. ``base`` and the buffer's ids from ``first`` on are its path.
+    """One branch of the local engine. ``base`` and the buffer's ids are its path.
 
     Attributes:
         decoded: where the text of its tokens ends; behind ``shown`` text is held back, and before that
@@ -125,7 +116,7 @@ class ActiveBranch(Demand):
         self.watched = UNWATCHED
         self.siblings: Siblings | None = request.siblings
         self.base: Sequence[int] = request.ids
-        self.first = self.reported = 0
+        self.reported = 0
         self.sampling: Sampling = branch.sampling
         self.barred: dict[int, set[int]] = {}
         self.rows: dict[int, NDArray[np.float32]] = {}
@@ -134,8 +125,6 @@ class ActiveBranch(Demand):
         self._broken = False  # whether a character is still to be completed
         self._bans, self._loop_times, self._reach = compile_phrases(()), 0, 1
         self._before = ""  # the end of the prompt, as far as a phrase or a loop may begin in it
-        self._boundary: str | None = None
-        self._scanner: Scanner | None = None
         self.decoded = self.shown = self.floor = 0
         self._recent, self._seen = "", 0  # the text as the rules see it: its end, and where that is
         self._letters = ""  # of that, by which loops are found
@@ -154,14 +143,14 @@ class ActiveBranch(Demand):
         """Every token from the start of the prompt to the end of the branch; a list that nobody changes."""
         if self.prompting or self.at_prompt:
             return self.request.ids
-        return [*self.base, *self.buffer.ids[self.first :]]
+        return [*self.base, *self.buffer.ids]
 
     @property
     def length(self) -> int:
         """Tokens of the path."""
         if self.prompting:
             return len(self.request.ids)
-        return len(self.base) + len(self.buffer.ids) - self.first
+        return len(self.base) + len(self.buffer.ids)
 
     @property
     def waiting(self) -> bool:
@@ -176,7 +165,7 @@ class ActiveBranch(Demand):
     @property
     def last_token(self) -> int:
         ids = self.buffer.ids
-        return ids[-1] if len(ids) > self.first else self.base[-1]
+        return ids[-1] if ids else self.base[-1]
 
     @property
     def at_prompt(self) -> bool:
@@ -190,12 +179,12 @@ class ActiveBranch(Demand):
 
     @property
     def first_free(self) -> int:
-        """The first token that can be sampled again: those before it were typed, or have left the window."""
+        """The first token that can be sampled again: those before it were typed, or repeat the prompt."""
         buffer = self.buffer
         end = max((end for _, end in buffer.typed), default=0)
         typed = bisect_left(buffer.ends, end) + 1 if buffer.typed else 0
         begun = bisect_right(buffer.ends, -1)  # tokens that repeat the prompt's end, and not all of it
-        return max(self.first, typed, begun + 1 if begun else 0)
+        return max(typed, begun + 1 if begun else 0)
 
     @property
     def written(self) -> int:
@@ -211,16 +200,6 @@ class ActiveBranch(Demand):
     def tokens_within(self, chars: int) -> int:
         """Return how many tokens lie wholly within the first ``chars`` characters."""
         return bisect_right(self.buffer.ends, chars)
-
-    def chars_before(self, tokens: int | None, chars: int | None, sentences: int | None) -> int:
-        """Return how many characters stay without the last tokens, characters or sentences."""
-        text, ends = self.branch.text, self.buffer.ends
-        if tokens is not None:
-            keep = max(len(ends) - max(tokens, 0), 0)
-            return min(ends[keep - 1], len(text)) if keep else 0
-        if chars is not None:
-            return max(len(text) - max(chars, 0), 0)
-        return last_sentence_start(text, sentences or 0)
 
     def unscored(self, ids: Sequence[int]) -> list[TokenLogprob]:
         """Return placeholder logprobs for ``ids`` that the model did not write, if logprobs are reported."""
@@ -312,34 +291,20 @@ class ActiveBranch(Demand):
             self._letters = ""
 
         # Stop rules: of several that match, the one that keeps least. Nothing is shown that may be cut off.
-        hold, endings = self._seen, list[tuple[int, Ending]]()
+        hold = self._seen
         taken_back = self.tokens_within(loose)
         if taken_back < len(buffer.ids):
             hold = buffer.ends[taken_back - 1] if taken_back else 0
-        if self._stops is not None:
-            match = self._stops.search(recent, self.shown - at, partial=True)
-            if match is not None and not match.partial:
-                keep = match.end() if self._include_stop else match.start()
-                endings.append((at + keep, Ending(FinishReason.STOP, match[0])))
-            elif hold < self._seen:  # what is before may become a stop text in another way
-                match = self._stops.search(recent[: max(hold - at, 0)], self.shown - at, partial=True)
-            if match is not None and match.partial:
-                hold = min(hold, at + match.start())
-        if self._scanner is not None and self._boundary is not None:
-            unit_ends = self._scanner.feed(new)
-            if unit_ends and self.written >= self.min_tokens:
-                endings.append((unit_ends[0], Ending(FinishReason(self._boundary))))
-            hold = min(hold, self._seen - self._scanner.held)
-        if self._kept_stops and self.written >= self._kept_stops_from:
-            wanted = next((stop for stop in self._kept_stops if stop in new), None)
-            if wanted is not None:
-                endings.append((self._seen, Ending(FinishReason.STOP, wanted)))
-        if endings:
-            keep, ending = min(endings, key=lambda found: found[0])
-            kept = self.tokens_within(keep)
+        shown, may_end = self.shown, self.written >= self.min_tokens
+        keep, ending = self._rules.judge(
+            recent[shown - at :], new, shown, may_end, self.written, hold - shown
+        )  # fmt: skip
+        hold = shown + keep
+        if ending is not None:
+            kept = self.tokens_within(hold)
             drawn = buffer.drawn
-            self._show(keep, kept)
-            self.back_to(kept, keep)
+            self._show(hold, kept)
+            self.back_to(kept, hold)
             self.buffer.drawn += [last for last in drawn if last.position == self.written]
             return ending
 
@@ -420,8 +385,6 @@ class ActiveBranch(Demand):
             new = buffer
         new.drawn = [drawn for drawn in new.drawn if drawn.position < tokens]
         new.tail = text[max(end, 0) :]
-        if tokens < self.first:  # the window was shifted since; it is made anew where it is still needed
-            self.base, self.first = self.request.ids, 0
         self.barred = {place: barred for place, barred in self.barred.items() if place <= tokens}
         self.rows = {place: row for place, row in self.rows.items() if place < tokens}
         self.decoded, self.floor = end, min(self.floor, chars)
@@ -438,7 +401,6 @@ class ActiveBranch(Demand):
         if self.request.siblings is not None:
             self.request.siblings.discard(self.buffer)
         branch.buffer = Buffer(self.buffer.revision + 1)
-        self.base, self.first = self.request.ids, 0
         self.barred.clear()
         self.restart_sampling()
         branch.started_at = branch.changed_at = 0.0
@@ -471,17 +433,9 @@ class ActiveBranch(Demand):
         self.shown, self._seen = len(text), len(text) + len(held)
         self._recent = (self._before + text + held)[-(self._reach + len(held)) :]
         self._letters = letters_of(self._recent) if self._loop_times else ""
-        self._scanner = None
-        if self._boundary is not None:
-            whole, begun = text + held, self.request.pending_text if self.branch.overlap else ""
-            before = (begun + whole[: self.floor])[-_CONTEXT:]
-            self._scanner = SCANNERS[self._boundary](self.floor - len(before))
-            self._scanner.feed(before)
-            self._scanner.mark()
-            self._scanner.feed(whole[self.floor :])
-        self._ruled = bool(
-            self._stops or self._boundary or self._kept_stops or self._bans or self._loop_times
-        )
+        begun = self.request.pending_text if self.branch.overlap else ""
+        self._rules = StopRules(self.branch.stop_rule, text + held, self.floor, begun)
+        self._ruled = bool(self._rules.watch or self._bans or self._loop_times)
         self._plain = not self._ruled and self._seen == self.shown <= self.decoded
 
     def spell_prompt_again(self) -> None:
@@ -516,10 +470,6 @@ class ActiveBranch(Demand):
         self.min_tokens, self.ignore_eog = stop.min_tokens, stop.ignore_eog
         self.stop_ids = frozenset(stop.token_ids)
         self.deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
-        self._stops, self._include_stop = stop_pattern(stop.strings), stop.include_string
-        self._boundary = stop.boundary
-        self._kept_stops = tuple(filter(None, stop.after_any))
-        self._kept_stops_from = max(stop.after_min_tokens + 1, stop.min_tokens)
         self._look_again(self._held)
 
     def watch(self, prompt_end: Callable[[int], str]) -> None:
@@ -617,30 +567,10 @@ class ActiveBranch(Demand):
         self.restart_text()
         self.request.events.append(Text(self.branch.index, text, tuple(ids)))
 
-    def shift(self, window: int) -> bool:
-        """Forget the older half of what follows the kept head until it fits, if the request allows it.
-
-        What remains is evaluated again: shifting cells in place would move them for every branch
-        that shares them, and leaves other values than a fresh evaluation.
-        """
-        asked, path = self.request.asked, self.path
-        if asked.overflow != "shift":
-            return False
-        keep = len(self.request.ids) if asked.n_keep < 0 else min(asked.n_keep, len(path))
-        gone, rest = 0, len(path) - keep
-        while len(path) - gone + 1 > window:  # a rewind can leave several windows full
-            if rest < 2:
-                return False
-            gone, rest = gone + rest // 2, rest - rest // 2
-        self.base = path[:keep] + path[keep + gone :]
-        self.first = len(self.buffer.ids)
-        self.request.generation.truncated = True
-        return True
-
     def continue_after(self, prompt: Sequence[int]) -> None:
         """Let the next token follow ``prompt`` and all of the text so far."""
         if prompt is not self.base:
-            self.base, self.first = prompt, 0
+            self.base = prompt
             self.text_changed()
 
     # ---- what the sampler has to know of

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Feature = Literal[
     # fields of requests
     "cache_prompt", "heal", "logits_callback", "logprobs", "next_ids", "next_logprobs",
-    "penalty_prompt", "prompt_logprobs", "siblings", "without",
+    "prompt_logprobs", "siblings", "without",
     # fields of Sampling and Stop that somebody asks about by name
     "banned_phrases", "grammar", "ignore_eog", "logit_bias", "loop_guard", "min_tokens", "regex",
     # and the rest

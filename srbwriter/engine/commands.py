@@ -17,7 +17,7 @@ from .constraints import PrefixConstraint
 from .generation import BEYOND_THE_END, Command, Generation, listener_error
 from .model import Model
 from .parameters import notation
-from .prompt import Typed, token_ids, typed
+from .prompt import Typed, typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
 from .tree import Namespace
@@ -120,10 +120,7 @@ class Commands:
         if stop is not None:
             branch.stop_rule = stop
         branch.seed = request.seed(seed, branch.seed, branch.buffer.revision + 1)
-        base, shifted = active.base, active.first
         active.restart_attempt()
-        if not shifted:
-            active.continue_after(base)
         active.begin(begin, without)
         self._heal_prompt(active)
         self._revive(active)
@@ -151,7 +148,7 @@ class Commands:
     ) -> None:  # fmt: skip
         self.loop.detach(active)
         branch = active.branch
-        kept = active.chars_before(tokens, chars, sentences)
+        kept = active.branch.chars_before(tokens, chars, sentences)
         if kept > 0:
             active.back_to(active.tokens_within(kept), kept, tell=True)
             active.restart_text()
@@ -271,8 +268,6 @@ def make_request(
     """
     asked = generation.request
     request = ActiveRequest(generation, ids, pending_prefix, namespace, model)
-    if asked.penalty_prompt is not None:
-        request.history_ids = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     if request.wants_next_logprobs and pending_prefix:
         request.ending = PrefixConstraint(model.piece_index, pending_prefix)
     samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)

@@ -23,8 +23,7 @@ def count_cores(processors: Collection[int] | None = None, root: Path = Path("/"
     if processors is None:
         return os.cpu_count() or 1
     cores = len({_core_of(processor, root) for processor in processors})
-    quota, _ = tightest_quota(root)
-    return max(1, cores if quota is None else min(cores, math.ceil(quota)))
+    return max(1, min(cores, math.ceil(min(_quotas(root), default=cores))))
 
 
 def affinity() -> Collection[int] | None:
@@ -41,26 +40,8 @@ def _core_of(processor: int, root: Path) -> str:
     return _read(siblings) or str(processor)
 
 
-def tightest_quota(root: Path = Path("/")) -> tuple[float | None, Path]:
-    """Return how many processors' time the control groups grant, and the folder of the group that says so.
-
-    The quota of each group above holds as well, so the least of them counts. None is no limit.
-    """
-    quotas = [(quota, folder) for folder in _group_folders(root) if (quota := _quota_of(folder)) is not None]
-    return min(quotas, key=lambda found: found[0], default=(None, root))
-
-
-def _quota_of(folder: Path) -> float | None:
-    """Return the quota that a group has by itself: "max 100000" or "150000 100000"."""
-    try:
-        quota, period = map(int, _read(folder / "cpu.max").split())
-    except ValueError:  # "max", or no such file
-        return None
-    return quota / period if quota > 0 and period > 0 else None
-
-
-def _group_folders(root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's groups and of those above them.
+def _quotas(root: Path) -> Iterator[float]:
+    """Yield how many processors' time the groups of this process, and those above them, grant.
 
     In a container the path may be that of the host, and only the topmost folder be there.
     """
@@ -68,7 +49,9 @@ def _group_folders(root: Path) -> Iterator[Path]:
         if line.startswith("0::"):  # version 2
             group = PurePosixPath("/", line[3:])
             for above in (group, *group.parents):
-                yield root / "sys/fs/cgroup" / above.relative_to("/")
+                limit = _read(root / "sys/fs/cgroup" / above.relative_to("/") / "cpu.max").split()
+                if len(limit) == 2 and limit[0] != "max":  # "max 100000" or "150000 100000"
+                    yield int(limit[0]) / int(limit[1])
 
 
 def _read(file: Path) -> str:

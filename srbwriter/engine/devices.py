@@ -37,18 +37,7 @@ class Build:
     binding: str  # version of llama-cpp-python
     ggml: str
     backends: tuple[str, ...]
-    features: str  # of the processor, as llama.cpp prints them: "CPU : AVX2 = 1 | FMA = 1 | …"
-
-
-def processor_features(info: str) -> str:
-    """Return the processor's part of llama.cpp's system info, which lists the features of each backend."""
-    backend, found = "", list[str]()
-    for entry in info.strip(" |").split(" | "):
-        *names, feature = entry.split(" : ")  # the first of each backend stands behind its name
-        backend = names[-1] if names else backend
-        if backend == "CPU":
-            found.append(feature)
-    return f"CPU : {' | '.join(found)}"
+    features: str  # of the processor and others, as llama.cpp prints them: "CPU : AVX2 = 1 | FMA = 1 | …"
 
 
 def gpus(devices: Sequence[Device]) -> list[Device]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from ..prose import last_sentence_start
 from .types import (
     BranchState,
     Cancelled,
@@ -138,6 +139,16 @@ class Branch:
         """Mean speed of this take while it was being written; 0.0 before the second token."""
         span = self.changed_at - self.started_at
         return (len(self.buffer.ids) - 1) / span if span > 0 else 0.0
+
+    def chars_before(self, tokens: int | None, chars: int | None, sentences: int | None) -> int:
+        """Return how many characters stay without the last tokens, characters or sentences."""
+        text, ends = self.text, self.buffer.ends
+        if tokens is not None:
+            keep = max(len(ends) - max(tokens, 0), 0)
+            return min(ends[keep - 1], len(text)) if keep else 0
+        if chars is not None:
+            return max(len(text) - max(chars, 0), 0)
+        return last_sentence_start(text, sentences or 0)
 
     def read(self, cursor: Cursor | None = None) -> Delta:
         """Text published since ``cursor``; never waits."""

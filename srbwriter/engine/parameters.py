@@ -66,36 +66,21 @@ def read_schema(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", _closed(schema))
 
 
-_OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "prefixItems")
 _OPENING = {
-    "additionalProperties",
-    "patternProperties",
-    "unevaluatedProperties",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "$ref",
-}
+    "additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref",
+}  # fmt: skip
+_LEFT = {"allOf", "enum", "const", "default", "examples"}
+"""What describes one object together, or is no schema."""
 
 
 def _closed(schema: Any) -> Any:
-    """Return a schema with ``additionalProperties`` false for each object with properties of its own.
-
-    Not within ``allOf``, whose members describe one object together.
-    """
+    """Return a schema with ``additionalProperties`` false for each object with properties of its own."""
+    if isinstance(schema, list):
+        return [_closed(one) for one in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    closed = dict(cast("dict[str, Any]", schema))
-    for name in _OF_SCHEMAS:
-        if isinstance(inner := closed.get(name), dict):
-            closed[name] = {key: _closed(one) for key, one in cast("dict[str, Any]", inner).items()}
-    for name in _LISTS_OF_SCHEMAS:
-        if isinstance(inner := closed.get(name), list):
-            closed[name] = [_closed(one) for one in cast("list[Any]", inner)]
-    for name in ("items", "additionalProperties"):
-        if name in closed:
-            closed[name] = _closed(closed[name])
+    given = cast("dict[str, Any]", schema)
+    closed = {name: value if name in _LEFT else _closed(value) for name, value in given.items()}
     if isinstance(closed.get("properties"), dict) and not _OPENING & closed.keys():
         closed["additionalProperties"] = False
     return closed

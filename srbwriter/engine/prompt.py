@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol, SupportsIndex, cast
+from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, cast
 
 from .limits import check_prompt
 from .parameters import notation
@@ -13,19 +13,10 @@ from .types import InvalidRequest, Prompt, Request, TokenRun, for_each
 
 if TYPE_CHECKING:
     from .model import Model
+    from .remote.vocabulary import LetterVocabulary
 
 MOST_HEALED = 4
 """Tokens that token healing takes off a text, at most."""
-
-
-class Tokenizer(Protocol):
-    """Makes token ids of text."""
-
-    fingerprint: str
-
-    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]: ...
-    def tokenize_continuation(self, text: str) -> list[int]: ...
-    def check_ids(self, ids: Iterable[int]) -> None: ...
 
 
 def assemble(model: Model, request: Request) -> tuple[list[int], Unfinished]:
@@ -33,7 +24,7 @@ def assemble(model: Model, request: Request) -> tuple[list[int], Unfinished]:
 
     Raises InvalidRequest when there is nothing to evaluate, too much to look at, or an id is unknown.
     """
-    ids, typed = _read(model, "prompt", request.prompt, request.parse_special)
+    ids, typed = read_prompt(model, request.prompt, request.parse_special)
     wants_bos = request.add_bos and model.add_bos and model.bos is not None
     if wants_bos and model.bos is not None and ids[:1] != [model.bos]:
         ids = [model.bos, *ids]
@@ -74,22 +65,31 @@ def unfinished(model: Model, ids: Sequence[int], text: str) -> Unfinished:
     return found
 
 
-def token_ids(model: Tokenizer, field: str, prompt: Prompt, parse_special: bool) -> list[int]:
-    """Token ids of something that is written like a prompt. Raises InvalidRequest naming ``field``."""
-    try:
-        return _read(model, field, prompt, parse_special)[0]
-    except InvalidRequest as error:
-        raise InvalidRequest(field, error.problem) from None
+def read_prompt(
+    model: Model | LetterVocabulary, prompt: Prompt, parse_special: bool
+) -> tuple[list[int], str]:
+    """Return the token ids of a prompt, and the typed text at its end if it ends in some.
 
-
-def _read(model: Tokenizer, field: str, prompt: Prompt, parse_special: bool) -> tuple[list[int], str]:
-    """Token ids, and the typed text at the end if there is any."""
+    Neighbouring runs without usable ids are tokenised as one text. Raises InvalidRequest.
+    """
     if isinstance(prompt, str):
-        check_prompt(field, len(prompt))
+        check_prompt("prompt", len(prompt))
         return model.tokenize(prompt, False, parse_special), prompt
-    runs = _runs(field, prompt)
-    check_prompt(field, sum(len(run.text) for run in runs), sum(len(run.ids or ()) for run in runs))
-    return _join(model, runs, parse_special)
+    runs = _runs(prompt)
+    check_prompt("prompt", sum(len(run.text) for run in runs), sum(len(run.ids or ()) for run in runs))
+    ids: list[int] = []
+    typed = last = ""
+    for run in (*runs, TokenRun("", ())):
+        if run.ids is None or run.vocab not in (None, model.fingerprint):
+            typed += run.text
+            continue
+        last = typed = typed[: -run.overlap] if run.overlap else typed  # the ids spell the rest themselves
+        if typed:
+            ids += model.tokenize_continuation(typed) if ids else model.tokenize(typed, False, parse_special)
+        model.check_ids(run.ids)
+        ids += run.ids
+        typed = ""
+    return ids, last
 
 
 class Typed(NamedTuple):
@@ -119,45 +119,14 @@ def typed(model: Model, text: str, healed: str = "") -> Typed:
     return Typed(ids, list(begun), end)
 
 
-def _runs(field: str, prompt: object) -> Sequence[TokenRun]:
+def _runs(prompt: object) -> Sequence[TokenRun]:
     """A prompt that is not a text, as runs. Raises InvalidRequest where it is neither runs nor ids."""
     if not isinstance(prompt, Iterable):
-        raise InvalidRequest(field, f"it is neither text nor a sequence: {type(prompt).__name__}")
+        raise InvalidRequest("prompt", f"it is neither text nor a sequence: {type(prompt).__name__}")
     items = list(cast("Iterable[object]", prompt))
     if all(isinstance(item, TokenRun) for item in items):
         return cast("list[TokenRun]", items)
     try:
         return [TokenRun("", tuple(map(operator.index, cast("list[SupportsIndex]", items))))]
     except TypeError:
-        raise InvalidRequest(field, "it may hold token ids or runs, nothing else") from None
-
-
-def _join(model: Tokenizer, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:
-    """Ids of all runs in order, and the typed text at the end, if it ends in typed text.
-
-    Neighbouring runs without usable ids are tokenised as one text.
-    """
-    ids: list[int] = []
-    typed = ""
-
-    def settle() -> None:
-        nonlocal typed
-        if typed:
-            first = not ids
-            ids.extend(
-                model.tokenize(typed, False, parse_special) if first else model.tokenize_continuation(typed)
-            )
-            typed = ""
-
-    for run in runs:
-        if run.ids is not None and run.vocab in (None, model.fingerprint):
-            if run.overlap:
-                typed = typed[: -run.overlap]  # the ids spell these characters themselves
-            settle()
-            model.check_ids(run.ids)
-            ids.extend(run.ids)
-        else:
-            typed += run.text
-    last = typed
-    settle()
-    return ids, last
+        raise InvalidRequest("prompt", "it may hold token ids or runs, nothing else") from None

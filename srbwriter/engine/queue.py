@@ -203,7 +203,7 @@ class Queue:
 
         That is so where the window is full, or the limit is 0 tokens.
         """
-        if active.length > self.window and not active.shift(self.window):
+        if active.length > self.window:
             self.loop.finish(active, FinishReason.CONTEXT, None)
             return True
         request, written = active.request, len(active.buffer.ids)

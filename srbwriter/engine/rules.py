@@ -14,11 +14,13 @@ import regex
 
 from ..prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
 from . import limits
+from .types import FinishReason, Stop
 
 SCANNERS: Mapping[str, Callable[[int], Scanner]] = {
     "line": LineScanner, "sentence": SentenceScanner, "paragraph": ParagraphScanner
 }  # fmt: skip
 
+_CONTEXT = 64  # characters of earlier text from which a sentence is recognized
 RUN = 16
 """Characters that must occur again for a repetition: fewer do inside a sentence."""
 LEAST_CHARS = 60
@@ -34,6 +36,66 @@ def stop_pattern(strings: tuple[str, ...]) -> regex.Pattern[str] | None:
     """Return a pattern that finds the first of ``strings``, the longest of several; None for none."""
     longest_first = sorted(filter(None, strings), key=len, reverse=True)
     return regex.compile("|".join(map(regex.escape, longest_first))) if longest_first else None
+
+
+class Ending(NamedTuple):
+    """How a branch ends."""
+
+    reason: FinishReason
+    stop_text: str | None = None
+
+
+class StopRules:
+    """Looks for the stop texts and the unit of a stop rule in a text that grows.
+
+    Looks at ``text`` from ``floor`` on; ``before`` stands in front of it.
+    """
+
+    def __init__(self, stop: Stop, text: str, floor: int, before: str = "") -> None:
+        self._stop, self._pattern = stop, stop_pattern(stop.strings)
+        self._kept = tuple(filter(None, stop.after_any))
+        self._scanner: Scanner | None = None
+        if stop.boundary is not None:
+            context = (before + text[:floor])[-_CONTEXT:]
+            self._scanner = SCANNERS[stop.boundary](floor - len(context))
+            self._scanner.feed(context)
+            self._scanner.mark()
+            self._scanner.feed(text[floor:])
+        self.watch = bool(self._pattern or self._scanner or self._kept)
+
+    def judge(
+        self, unshown: str, new: str, place: int, may_end: bool, written: int, loose: int | None = None
+    ) -> tuple[int, Ending | None]:
+        """Return how many characters of ``unshown`` may be shown, and whether the branch ends after them.
+
+        Of several rules the one that keeps least. The count is below 0 where more was shown than may be.
+
+        Args:
+            unshown: the end of the text, of which the last token has added ``new``.
+            place: characters of the text before it.
+            may_end: whether the branch has the tokens that it is to have at least; ``written`` are there.
+            loose: characters of ``unshown`` from which on the text may yet be taken back otherwise.
+        """
+        stop, hold, ends = self._stop, len(unshown) if loose is None else loose, list[tuple[int, Ending]]()
+        if self._pattern is not None:
+            match = self._pattern.search(unshown, partial=True)
+            if match is not None and not match.partial:
+                keep = match.end() if stop.include_string else match.start()
+                ends.append((keep, Ending(FinishReason.STOP, match[0])))
+            elif hold < len(unshown):  # what is before may become a stop text in another way
+                match = self._pattern.search(unshown[: max(hold, 0)], partial=True)
+            if match is not None and match.partial:
+                hold = min(hold, match.start())
+        if self._scanner is not None and stop.boundary is not None:
+            unit_ends = self._scanner.feed(new)
+            hold = min(hold, len(unshown) - self._scanner.held)
+            if unit_ends and may_end:
+                ends.append((unit_ends[0] - place, Ending(FinishReason(stop.boundary))))
+        if self._kept and may_end and written > stop.after_min_tokens:
+            found = next((text for text in self._kept if text in new), None)
+            if found is not None:
+                ends.append((len(unshown), Ending(FinishReason.STOP, found)))
+        return min(ends, key=lambda end: end[0], default=(hold, None))
 
 
 _QUOTES = str.maketrans("‘’‚‛“”„‟", "''''\"\"\"\"")

@@ -90,7 +90,7 @@ class SamplingLoop:
             seed = derive_seed(active.branch.seed, _PLACES + len(ids)) if ids else active.branch.seed
             active.chain = chain = request.template_for(active, self.context.cells).new(seed, ids)
         elif active.chain_state is ChainState.STALE:
-            chain.remember([*request.history_ids, *ids])
+            chain.remember([*request.ids, *ids])
         active.chain_state = ChainState.CURRENT
         if not ids and request.pending_prefix and active.base is request.ids and active.heal is None:
             active.spell_prompt_again()

@@ -246,13 +246,10 @@ class Scheduler:
         return plan
 
     def _end_outside_window(self) -> Sequence[ActiveBranch]:
-        """Return the writing branches whose next position is inside the window; shift or end the others."""
+        """Return the writing branches whose next position is inside the window; end the others."""
         tip = self.cache.tree.tip
         for active in [r for r in self.queue.writing if tip[r.seq].end >= self.window]:
-            if active.shift(self.window):
-                self.queue.requeue(active)
-            else:
-                self.loop.finish(active, FinishReason.CONTEXT, None)
+            self.loop.finish(active, FinishReason.CONTEXT, None)
         self.queue.drop_ended()
         return self.queue.writing
 

@@ -82,7 +82,7 @@ class FinishReason(StrEnum):
 
 
 Boundary = Literal["line", "sentence", "paragraph"]
-Overflow = Literal["error", "truncate", "shift"]
+Overflow = Literal["error", "truncate"]
 Together = Literal["independent", "distinct"]
 
 
@@ -344,9 +344,9 @@ class Take(Record, frozen=True):
 class Request(Record, frozen=True):
     """n branches of one prompt.
 
-    ``sampling`` and ``stop`` are one for all branches, or a tuple of one for each. Penalties and DRY look
-    back at ``penalty_prompt`` where that is given. With ``takes``, one a branch, nothing is written until a
-    branch is steered. ``client`` is who asks, by any name: clients share the rows of a batch.
+    ``sampling`` and ``stop`` are one for all branches, or a tuple of one for each. With ``takes``, one a
+    branch, nothing is written until a branch is steered. ``client`` is who asks, by any name: clients share
+    the rows of a batch.
     """
 
     prompt: Prompt
@@ -400,8 +400,7 @@ class Request(Record, frozen=True):
         "Read special tokens", "Read special tokens written out in the prompt.",
     )] = False
     overflow: Annotated[Overflow, _request(
-        "When it does not fit", "When the prompt does not fit: refuse it, drop its beginning, or let that "
-        "slide out while writing.",
+        "When it does not fit", "When the prompt does not fit: refuse it, or drop its beginning.",
     )] = "error"
     n_keep: Annotated[int, _request(
         "Kept of the beginning", "Tokens at the start that overflow never drops; -1 is all.",
@@ -419,7 +418,6 @@ class Request(Record, frozen=True):
         "Cache salt", "Share the cache only with requests that give the same text here.", most=1024,
     )] = ""
     # fmt: on
-    penalty_prompt: Prompt | None = None
     logits_callback: LogitsCallback | None = None
     takes: tuple[Take, ...] = ()
     label: str = ""

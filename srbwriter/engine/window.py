@@ -5,8 +5,6 @@ Numbers only; loads nothing.
 
 from __future__ import annotations
 
-from typing import cast
-
 from .types import ContextOverflow, Request, for_each
 
 DEFAULT_WINDOW = 8192  # tokens; long enough for chapters, small enough for a laptop's memory
@@ -35,33 +33,17 @@ def fit(ids: list[int], request: Request, window: int) -> list[int]:
     Raises ContextOverflow with the counts. Truncation takes whole half windows out of the middle,
     so that the kept tail stays where it is while a text grows (llama.cpp's server cuts likewise).
     """
+    may_cut = request.overflow != "error"
     if request.context is not None and request.context < window:
-        ids = _shorten(ids, request)
+        most = max((stop.max_tokens or 0 for stop in for_each(request.stop, 1)), default=0)
+        window, may_cut = max(request.context - most, request.context // 2, 1) + 1, True
     if len(ids) < window:
         return ids
-    if request.overflow == "error":
+    if not may_cut:
         raise ContextOverflow(len(ids), window)
-    keep = _head(request, window)
+    # Some of the end stays in any case; with n_keep -1, as much as of the beginning.
+    keep = window // 2 if request.n_keep < 0 else min(request.n_keep, max(window - _END, window // 2))
     block = max((window - keep) // 2, 1)
     gone = ((len(ids) - keep - block) // block) * block
     shorter = ids[:keep] + ids[keep + gone :]
     return shorter if len(shorter) < window else shorter[:keep] + shorter[keep + len(shorter) - window + 1 :]
-
-
-def _shorten(ids: list[int], request: Request) -> list[int]:
-    """The end of a prompt, so long that it and the text fit what the request calls its context."""
-    context = cast("int", request.context)
-    most = max((stop.max_tokens or 0 for stop in for_each(request.stop, 1)), default=0)
-    room = max(context - most, context // 2, 1)
-    if len(ids) <= room:
-        return ids
-    keep = _head(request, room)
-    return ids[:keep] + ids[len(ids) - room + keep :]
-
-
-def _head(request: Request, room: int) -> int:
-    """Return the tokens kept at the start of a prompt too long for ``room``: ``n_keep``, if they fit.
-
-    Some of the end stays in any case; with ``n_keep`` -1, as much as of the beginning.
-    """
-    return room // 2 if request.n_keep < 0 else min(request.n_keep, max(room - _END, room // 2))

@@ -233,14 +233,15 @@ class Gate:
 
 # ---- the description of all rows
 
+_LIST = {"type": "array", "items": {"type": "string"}}
 _TYPES: dict[str, dict[str, Any]] = {
     "int": {"type": "integer"},
     "float": {"type": "number"},
     "bool": {"type": "boolean"},
-    "texts": {"type": "array", "items": {"type": "string"}},
+    "texts": _LIST,
     "ids": {"type": "array", "items": {"type": "integer"}},
     "biases": {"type": "object"},
-    "stop": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+    "stop": {"oneOf": [{"type": "string"}, _LIST]},
     "json_schema": {"type": "object"},
     # and those of fields that are no parameters
     "prompt": {
@@ -263,26 +264,19 @@ def _field(row: Parameter) -> dict[str, Any]:
 
 
 _FIELDS = {row.name: _field(row) for row in PARAMETERS if row.name not in OF_DIALECTS}
+_IN_PATH = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def _schema(names: str) -> dict[str, Any]:
     """Return the schema of an object from the fields of a row; see :class:`.http.Row`."""
-    fields: dict[str, Any] = {}
-    required: list[str] = []
+    fields, required = dict[str, Any](), list[str]()
     for word in names.split():
         name, _, kind = word.partition(":")
         if name.endswith("!"):
-            name = name[:-1]
-            required.append(name)
-        if name == "+":
-            fields |= _FIELDS
-        else:
-            kind = kind or (name if name in ("prompt", "messages") else "string")
-            fields[name] = _TYPES.get(kind, {"type": kind})
+            required.append(name := name[:-1])
+        kind = kind or (name if name in ("prompt", "messages") else "string")
+        fields |= _FIELDS if name == "+" else {name: _TYPES.get(kind, {"type": kind})}
     return {"type": "object", **({"required": required} if required else {}), "properties": fields}
-
-
-_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def describe(dialects: Sequence[Dialect]) -> dict[str, Any]:
@@ -290,17 +284,16 @@ def describe(dialects: Sequence[Dialect]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for (method, path), group in rows_by_path(dialects).items():
         dialect, row = group[-1]
-        parameters: list[dict[str, Any]] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-            for name in _PARAMETER.findall(path)
-        ]
-        for name, schema in _schema(row.query)["properties"].items():
-            parameters.append({"name": name, "in": "query", "schema": schema})
+        in_path = [(name, "path", {"type": "string", "minLength": 1}) for name in _IN_PATH.findall(path)]
+        query = [(name, "query", schema) for name, schema in _schema(row.query)["properties"].items()]
         operation: dict[str, Any] = {
             "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path)}",
             "summary": "; ".join(one.summary for _, one in reversed(group)),
             "tags": [dialect.title],
-            "parameters": parameters,
+            "parameters": [
+                {"name": name, "in": where, "schema": schema, "required": where == "path"}
+                for name, where, schema in (*in_path, *query)
+            ],
             "responses": {"default": {"description": "the answer"}},
         }
         if row.body:
@@ -309,7 +302,7 @@ def describe(dialects: Sequence[Dialect]) -> dict[str, Any]:
             operation["requestBody"] = {"required": "required" in schema, "content": content}
         if not row.public:
             operation["security"] = [{}, {"key": []}]
-        paths.setdefault(_PARAMETER.sub(r"{\1}", path), {})[method.lower()] = operation
+        paths.setdefault(_IN_PATH.sub(r"{\1}", path), {})[method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "srbwriter", "version": __version__, "summary": "Many branches of a text at once"},

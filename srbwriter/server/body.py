@@ -36,7 +36,7 @@ from srbwriter.engine.parameters import (
 from srbwriter.engine.types import Prompt, Request, Sampling, Stop
 
 from .errors import bad, missing
-from .prompts import is_integer, read_prompt, wants_bos
+from .prompts import is_integer, wants_bos
 from .run import Services
 
 SEED_LIMIT = 2**32
@@ -76,7 +76,7 @@ class Body:
     def has(self, name: str) -> bool:
         return self.raw(name) is not None
 
-    def _converted(self, name: str, kind: type[V], words: str, default: V) -> V:
+    def converted(self, name: str, kind: type[V], words: str, default: V) -> V:
         spelling, value = self.find(name)
         if value is None:
             return default
@@ -87,7 +87,7 @@ class Body:
 
     def number(self, name: str, default: float) -> float:
         """Return a finite number, which may be written as text."""
-        number = self._converted(name, float, "a number", default)
+        number = self.converted(name, float, "a number", default)
         if not abs(number) < 2**63:  # neither is what is not a number
             raise bad(self.find(name)[0], f"the number is too {'small' if number < 0 else 'large'}")
         return number
@@ -109,10 +109,10 @@ class Body:
         number = self.raw(name)
         if isinstance(number, int | float):
             return bool(number)
-        return number != "" and self._converted(name, bool, "true or false", default)
+        return number != "" and self.converted(name, bool, "true or false", default)
 
     def text(self, name: str, default: str = "") -> str:
-        return self._converted(name, str, "text", default)
+        return self.converted(name, str, "text", default)
 
     def need_text(self, name: str) -> str:
         """Return a text that must be present; it may be empty. Raises ApiError (400)."""
@@ -124,13 +124,10 @@ class Body:
         """Return one text or a list of texts as a tuple without empty ones."""
         if isinstance(text := self.raw(name), str):
             return (text,) if text else ()
-        texts = self._converted(name, tuple[str, ...], "a text or a list of texts", ())
+        texts = self.converted(name, tuple[str, ...], "a text or a list of texts", ())
         if name not in _TABLE:
             limits.check_list(name, texts)
         return tuple(filter(None, texts))
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        return self._converted(name, tuple[int, ...], "a list of whole numbers", ())
 
     def seed(self) -> int | None:
         """Return the seed, or None to draw one; -1 and 2³² - 1 mean that too."""
@@ -139,7 +136,7 @@ class Body:
         return None if number < 0 or number == SEED_LIMIT - 1 else number % SEED_LIMIT
 
     def mapping(self, name: str) -> Mapping[str, Any] | None:
-        return self._converted(name, dict[str, Any], "an object", None)  # type: ignore[arg-type]
+        return self.converted(name, dict[str, Any], "an object", None)  # type: ignore[arg-type]
 
 
 V = TypeVar("V")
@@ -226,7 +223,7 @@ def _value(body: Body, row: Parameter, default: Any) -> Any:
         case "texts":
             return body.texts(row.name)
         case "ids":
-            return body.integers(row.name) or default
+            return body.converted(row.name, tuple[int, ...], "a list of whole numbers", ()) or default
         case "text":
             return body.text(row.name) or default
         case "int":
@@ -326,7 +323,7 @@ _SAMPLING = _by_spelling(row for row in OF_SAMPLING if row.kind != "biases" and 
 _STOP = _by_spelling(OF_STOP)
 _OPTIONS = _by_spelling(row for row in OF_REQUEST if row.name not in OF_DIALECTS | {"n", "add_bos"})
 _OF_EVERY_DIALECT = (
-    "model", "stream", "stream_options", "user", "response_format", "t_max_predict_ms", "penalty_prompt",
+    "model", "stream", "stream_options", "user", "response_format", "t_max_predict_ms",
     "do_sample", "dynatemp_low", "dynatemp_high", "dynamic_temperature", "sampler_order", "custom_token_bans",
 )  # fmt: skip
 
@@ -358,18 +355,12 @@ def read_stop(body: Body, base: Stop) -> Stop:
     return replace(base, **changes)
 
 
-def read_options(
-    body: Body, services: Services, overflow: str = "error", *, shift: bool = True
-) -> dict[str, Any]:
+def read_options(body: Body, overflow: str = "error") -> dict[str, Any]:
     """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400).
 
-    ``overflow`` is the usual one, where the server was not started to ``shift`` text out.
+    ``overflow`` is the usual one.
     """
-    penalty, engine = body.raw("penalty_prompt"), services.engine
-    if penalty is not None:  # what penalties look back at: "" is nothing, and null is the prompt
-        penalty = read_prompt(penalty, engine, "penalty_prompt") if penalty not in ("", []) else ()
-    usual = "shift" if shift and services.settings.context_shift else overflow
-    return {"overflow": usual, "penalty_prompt": penalty, **_set_values(body, _OPTIONS, None)}
+    return {"overflow": overflow, **_set_values(body, _OPTIONS, None)}
 
 
 def read_n(body: Body, default: int, limit: int) -> int:
@@ -410,7 +401,7 @@ def read_request(body: Body, services: Services, usual: Mapping[str, Any] = Mapp
         n=read_n(body, 1, services.max_n),
         sampling=read_sampling(body, _with_usual(settings.sampling, _SAMPLING, usual), services.engine),
         stop=read_stop(body, _with_usual(stop, _STOP, usual)),
-        **read_options(body, services, usual.get("overflow", "error")),
+        **read_options(body, usual.get("overflow", "error")),
     )
 
 

@@ -384,7 +384,7 @@ class LineSession:
             stop=read_stop(body, settings.line_stop),
             add_bos=body.flag("add_bos", True),
             parse_special=body.flag("parse_special"),
-            **read_options(body, services),
+            **read_options(body),
         )
 
     async def _set(self, name: str, text: str) -> None:

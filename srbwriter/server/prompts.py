@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-import msgspec
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML, render
@@ -128,49 +124,20 @@ def fill(engine: Backend, prefix: Prompt, suffix: str) -> list[int]:
 # ---- the server's own text
 
 
-class SystemPrompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A text before every prompt, and the names that chat clients read from ``/props``."""
-
-    prompt: str = ""
-    anti_prompt: str = ""
-    assistant_name: str = ""
-
-    def put_before(self, request: Request, engine: Backend) -> Request:
-        """Return the request with this text before its own, where it stays when that is cut."""
-        if not self.prompt:
-            return request
-        prompt, begins, keep = request.prompt, request.add_bos, request.n_keep
-        if isinstance(prompt, str):
-            runs = (TokenRun(prompt),) if prompt else ()
-        elif not prompt or isinstance(prompt[0], TokenRun):
-            runs = tuple(cast("Sequence[TokenRun]", prompt))
-        else:
-            ids = tuple(cast("Sequence[int]", prompt))
-            ids = ids[1:] if ids[0] == engine.bos else ids  # it begins with the text now
-            runs, begins = ((TokenRun(engine.detokenize(ids), ids),) if ids else ()), True
-        if keep >= 0 and (request.overflow != "error" or request.context is not None):
-            keep += len(engine.tokenize(self.prompt, add_bos=begins))
-        return replace(request, prompt=(TokenRun(self.prompt), *runs), add_bos=begins, n_keep=keep)
+def put_before(request: Request, text: str, engine: Backend) -> Request:
+    """Return a request for a text with the server's own before it, where it stays when the text is cut."""
+    prompt, keep = request.prompt, request.n_keep
+    if not text or not isinstance(prompt, str):
+        return request
+    if keep >= 0 and (request.overflow != "error" or request.context is not None):
+        keep += len(engine.tokenize(text, add_bos=request.add_bos))
+    return replace(request, prompt=(TokenRun(text), *((TokenRun(prompt),) if prompt else ())), n_keep=keep)
 
 
-def read_system_prompt(settings: ServerSettings) -> SystemPrompt:
-    """Read the file of the settings: a text, or a JSON object. Raises ServerError."""
+def read_system_prompt(settings: ServerSettings) -> str:
+    """Return the text of the settings' file that stands before every prompt. Raises ServerError."""
     file = settings.system_prompt_file
-    if file is None:
-        return SystemPrompt()
-    text = read_text(file, "the system prompt")
-    if not re.match(r'\s*\{\s*"', text):
-        return SystemPrompt(text)
-    try:
-        value: Any = json.loads(text)
-        if "system_prompt" in value:  # llama.cpp's server took it with and without
-            (value,) = value.values()
-        return SystemPrompt(value) if isinstance(value, str) else msgspec.convert(value, SystemPrompt)
-    except (ValueError, RecursionError) as error:
-        wanted = '{"system_prompt": {"prompt": …, "anti_prompt": …, "assistant_name": …}}'
-        raise ServerError(
-            f"{file}: this is no such JSON ({error}); expected a text, or JSON as {wanted}"
-        ) from None
+    return "" if file is None else read_text(file, "the system prompt")
 
 
 def put_before_messages(
@@ -247,7 +214,7 @@ def read_chat(body: Body, services: Services, *, system: bool = True) -> ChatPro
     options = body.mapping("chat_template_kwargs") or {}
     variables = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
     variables |= {"add_generation_prompt": add_prompt, "continue_final_message": go_on, "template": template}
-    text = services.system.prompt if system else ""
+    text = services.system if system else ""
     prompt = ""
     try:
         if text:  # as a system message, or before the first user's where the template takes none

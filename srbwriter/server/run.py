@@ -21,12 +21,12 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.limits import BRANCHES
-from srbwriter.engine.types import ContextOverflow, Event, Request, Text
+from srbwriter.engine.types import Event, Request, Text
 from srbwriter.version import __version__
 
 from .auth import Client, server_keys
 from .errors import ApiError, as_api_error, unavailable
-from .prompts import read_system_prompt, read_template
+from .prompts import put_before, read_system_prompt, read_template
 from .registry import Record, Registry
 from .settings import ServerSettings
 
@@ -156,10 +156,6 @@ class Services:
 
         def work() -> None:
             for request in requests:
-                ids = isinstance(next(iter(request.prompt), None), int)
-                cut = request.overflow != "error" or request.context is not None
-                if ids and len(request.prompt) > engine.n_ctx and not cut:  # before it is copied
-                    raise ContextOverflow(len(request.prompt), engine.n_ctx)
                 salt = self.salt(client, request.cache_salt)
                 generations.append(
                     engine.submit(replace(request, cache_salt=salt, client=client.name, label=id))
@@ -187,7 +183,7 @@ class Services:
 
     def put_system_before(self, request: Request) -> Request:
         """Return the request with the system prompt before its own, where it stays when that is cut."""
-        return self.system.put_before(request, self.engine)
+        return put_before(request, self.system, self.engine)
 
     async def finish(self, record: Record) -> None:
         """Wait until a record has ended. Whoever gives up waiting has it cancelled."""

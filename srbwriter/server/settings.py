@@ -42,7 +42,6 @@ class ServerSettings:
     slots: bool = True
     system_prompt_file: Path | None = None
     chat_template: str | None = None
-    context_shift: bool = False
     static_path: Path | None = None
     page: bool = True
     ssl_key_file: Path | None = None

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from srbwriter.config import Key, keys
+from srbwriter import launch
+from srbwriter.config import keys
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import BranchState, EngineError, FinishReason, Priority, Request, Stop
 from srbwriter.story import StoryError
@@ -29,34 +29,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Mode: TypeAlias = keys.LookAhead
 MODES: tuple[Mode, ...] = get_args(Mode)
-BATTERY = "the machine runs from its battery"
-_POWER_SECONDS = 20.0  # that a reading of the battery is valid
 _USUAL_TOKENS = 256  # assumed length of a branch without a limit, for the progress
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is prefetched: for which panes, tokens a round, and the mode on battery power."""
+    """How much is prefetched: for which panes, and tokens a round."""
 
     mode: Mode = "off"
     tokens: int = 2048
-    battery: Mode = "off"
 
 
-class SettingValues(Protocol):
-    """The settings, and the modes changed since the start."""
-
-    def __getitem__(self, key: Key[T], /) -> T: ...
-
-
-def budget_of(settings: SettingValues) -> Budget:
+def budget_of(settings: launch.Values) -> Budget:
     """Return the budget from the settings."""
-    return Budget(
-        settings[keys.LOOK_AHEAD], settings[keys.LOOK_AHEAD_TOKENS], settings[keys.LOOK_AHEAD_BATTERY]
-    )
+    return Budget(settings[keys.LOOK_AHEAD], settings[keys.LOOK_AHEAD_TOKENS])
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +105,6 @@ class LookAhead(Instrument):
         self._spent = 0  # discarded tokens of this round
         self.written = self.taken = 0
         """Prefetched tokens since the session began, and those of them that a pick used."""
-        self._power = float("-inf"), False  # time of the last reading, whether on battery power
         self._holding = threading.Lock()  # serializes pause and resume with a pick that takes over
         self._due = False
 
@@ -134,20 +121,11 @@ class LookAhead(Instrument):
             self._look()
 
     @property
-    def mode(self) -> Mode:
-        """The mode of the budget, or the lower one for battery power."""
-        mode, battery = self._budget.mode, self._budget.battery
-        if mode == "off" or MODES.index(battery) >= MODES.index(mode) or not self._on_battery():
-            return mode
-        return battery
-
-    @property
     def why_not(self) -> str:
         """Why nothing is prefetched despite a budget; empty if there is no obstacle."""
         if self._budget.mode == "off":
             return ""
-        missing = self._session.capabilities.reason_for("look_ahead")
-        return missing or (BATTERY if self.mode == "off" else "")
+        return self._session.capabilities.reason_for("look_ahead")
 
     @property
     def spent(self) -> int:
@@ -242,7 +220,7 @@ class LookAhead(Instrument):
 
     def _write(self) -> None:
         """Discard outdated generations, and submit the next request."""
-        session, current, mode = self._session, self._session.round, self.mode
+        session, current, mode = self._session, self._session.round, self._budget.mode
         generation = current.generation if current is not None else None
         if mode == "off" or not session.capabilities.has("look_ahead"):
             self._drop_others()
@@ -318,22 +296,3 @@ class LookAhead(Instrument):
             self._spent += ahead.tokens
             self.written += ahead.tokens
             ahead.drop()
-
-    def _on_battery(self) -> bool:
-        at, battery = self._power
-        now = time.monotonic()
-        if now - at > _POWER_SECONDS:
-            battery = on_battery()
-            self._power = now, battery
-        return battery
-
-
-def on_battery() -> bool:
-    """Return whether this machine runs on battery power; False if unknown."""
-    import psutil
-
-    try:
-        found = psutil.sensors_battery()
-    except (AttributeError, OSError, RuntimeError, NotImplementedError):  # this system reports no battery
-        return False
-    return found is not None and found.power_plugged is False

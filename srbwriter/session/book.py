@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEAST_PARAMETERS = 1_000_000_000
-"""Smaller base models cannot summarize: what one of 8.5 million writes has nothing of the chapter."""
-
 SUMMARIES, OFFERED = "so_far", "offered_names"
 """The names of story values: the summaries, and chapters with the names that were offered there."""
 
@@ -47,8 +44,10 @@ class Book(Instrument):
         super().__init__(session)
         self.share = 0.0
         """Share of the window for summaries; with 0 none is written."""
-        self.least = LEAST_PARAMETERS
-        """Parameters of a base model that writes summaries by itself; instruction models always do."""
+        self.least = 1_000_000_000
+        """Parameters of a base model that writes summaries by itself; instruction models always do.
+
+        What one of 8.5 million writes has nothing of the chapter."""
         self.offered = ""
         """The name that was offered last."""
         self._writing: tuple[str, Generation] | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from srbwriter.story import Story
 from srbwriter.story.model import JsonObject, as_object
 
@@ -30,13 +28,6 @@ class Draft:
         kept = _kept(self._story)
         if kept.pop(self._sheet, None) is not None and self._story.read_only is None:
             self._story.put_value(DRAFTS, kept)
-
-    def give(self, words: str, take: Callable[[str], bool]) -> bool:
-        """Pass the words to ``take`` and return its result; the draft stays if that is False or it raises."""
-        taken = take(words)
-        if taken:
-            self.drop()
-        return taken
 
 
 def sheets_left(story: Story) -> list[str]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 Result = TypeVar("Result")
-Kind = TypeVar("Kind", bound="Instrument")
 
 
 class Instrument:
@@ -34,7 +33,7 @@ class Instrument:
     @classmethod
     def of(cls, session: Session) -> Self:
         """Return this instrument of ``session``."""
-        return session.instrument(cls)
+        return next(one for one in session.instruments if isinstance(one, cls))
 
     def round_begins(self, current: Round) -> None:
         """Handle a submitted round, ``current``, which is shown from now on. The session's lock is held."""

@@ -19,7 +19,7 @@ from srbwriter.engine.types import FinishReason, Sampling
 from srbwriter.story import NodeId
 from srbwriter.story.model import JsonObject
 
-from .round import BRANCH, CHOSEN, WISH, WRITTEN_FOR, Round, Track, kept_node
+from .round import BRANCH, WISH, WRITTEN_FOR, Round, Track, kept_node
 
 log = logging.getLogger(__name__)
 
@@ -195,8 +195,6 @@ def _keep_origin(current: Round, index: int, name: NodeId) -> None:
         story.put_meta(name, WRITTEN_FOR, [*current.prefix])
     if wish := current.wish_of(index):
         story.put_meta(name, WISH, wish)
-    if index in current.forced:
-        story.put_meta(name, CHOSEN, True)
 
 
 def _last_node(current: Round, track: Track) -> NodeId:

@@ -17,9 +17,9 @@ from srbwriter.story import ROOT, Node, NodeId, State, Story
 
 from .prefix import Prefix
 
-BRANCH, WRITTEN_FOR, CHOSEN, WISH, NOTE = "branch", "written for", "chosen", "wish", "steered"
-"""Fields of a node's ``meta``: [round, index]; the text before it, a :class:`Prefix`; whether the writer
-chose its first word; what the writer asked for; the note that the branch alone follows."""
+BRANCH, WRITTEN_FOR, WISH, NOTE = "branch", "written for", "wish", "steered"
+"""Fields of a node's ``meta``: [round, index]; the text before it, a :class:`Prefix`; what the
+writer asked for; the note that the branch alone follows."""
 
 _KEPT_BRANCHES = 32
 _SCALARS = {field.name for field in fields(Sampling)} - {"seed"}
@@ -82,7 +82,6 @@ class Round:
         self.identity = object()
         self.generation: Generation | None = None
         self.number: NodeId = 0  # its first node; 0 before there is one
-        self.forced: set[int] = set()  # branches whose first token the writer chose
         self.prefix: Prefix | None = None  # the text before the branches when they were requested, once known
         self.taken = False  # a branch was picked, and the writer is after it
         self.model = self.vocab = ""
@@ -213,8 +212,6 @@ def read_round(story: Story, parent: NodeId, number: NodeId | None = None) -> Ro
         track.pieces, track.chars, track.ids = 1, len(branch.text), len(branch.buffer.ids)
         track.killed = branch.finish_reason is FinishReason.KILLED
         found.tracks.append(track)
-        if first.meta.get(CHOSEN):
-            found.forced.add(index)
         if note := text_meta(first, NOTE):
             found.notes[index] = note
     wishes = [wish_of(first) for first in firsts]

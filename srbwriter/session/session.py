@@ -34,14 +34,14 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.models.suited import suited_to
-from srbwriter.story import Edit, NodeId, ReadOnlyStory, Refused, Story, StoryError
+from srbwriter.story import ROOT, Edit, NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject, as_object
 
 from .ahead import LookAhead, budget_of
 from .book import Book
 from .drafts import Draft
-from .instrument import Instrument, Kind
+from .instrument import Instrument
 from .open import open_story, token_sizes
 from .prefix import END_CHARS, Prefix
 from .prompting import Context, Prompter, is_named_instruct, with_words
@@ -52,7 +52,7 @@ from .sampling import Usual, Variety, follow_usual, sample_branches, usual_of
 from .scoring import Paths
 from .steering import Steering
 from .tokens import Tokens
-from .typing import cut, joint, name_action
+from .typing import joint, name_action, node_at
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -131,10 +131,6 @@ class Session:
         opened._settings, opened.usual = settings, usual
         opened.look_ahead.budget, opened.book.share = budget_of(settings), settings[keys.SO_FAR] / 100
         return opened
-
-    def instrument(self, kind: type[Kind]) -> Kind:
-        """Return the instrument of a class, as ``LookAhead.of(session)`` does."""
-        return next(one for one in self.instruments if isinstance(one, kind))
 
     def prepare_close(self) -> None:
         """Stop the branches and a running load, so that :meth:`close` waits less; return at once."""
@@ -447,12 +443,6 @@ class Session:
         self.take_up()
         return self._branch(index)
 
-    def reroll_all(self) -> None:
-        """Roll all branches again."""
-        self.take_up()
-        for branch in self.round.branches if self.round is not None else ():
-            branch.reroll()
-
     def add_branches(self, count: int = 1) -> None:
         generation = self.take_up()
         if generation is not None:
@@ -487,9 +477,9 @@ class Session:
     # ---- out of a round
 
     @property
-    def long_work(self) -> Tokens | Book | None:
+    def long_work(self) -> Book | None:
         """The instrument with long work in progress; None if there is none."""
-        return next((one for one in (self.tokens, self.book) if one.progress), None)
+        return self.book if self.book.progress else None
 
     def stop_all(self) -> None:
         """Stop the branches; they remain shown."""
@@ -664,15 +654,6 @@ class Session:
         return self.story.current
 
     @property
-    def title(self) -> str:
-        return self.story.title
-
-    @property
-    def words(self) -> int:
-        """The number of words up to the current node."""
-        return self.story.words(self.node)
-
-    @property
     def save_state(self) -> str:
         """Whether everything is on the disk, in a word or two."""
         return "read only" if self.story.read_only is not None else str(self.story.save_state)
@@ -771,19 +752,14 @@ class Session:
         return self._move(lambda: self.story.move_chapter(place, later=later))
 
     def cut_at(self, place: int) -> NodeId:
-        """Move to character ``place`` of the text; the rest becomes a branch."""
-        with self.story.together():
-            node = cut(self.story, place)[0]
-            self.story.visit(node)
+        """Move to character ``place`` of the text; the rest becomes a branch. Raises Refused at place 0."""
+        story = self.story
+        with story.together():
+            story.end_typing()
+            node, at = node_at(story, place)
+            if node == ROOT:
+                raise Refused("this is the beginning of the story; there is nothing before it")
+            if at < len(story.node(node).text):
+                story.split(node, at)
+            story.visit(node)
             return node
-
-    def split_at(self, place: int) -> NodeId:
-        """Split the node with character ``place`` of the text; return the second part.
-
-        Raises Refused if a node ends there already.
-        """
-        with self.state_lock:
-            before, after = self.together(lambda: cut(self.story, place))
-            if after is None:
-                raise Refused(f"node {before} ends here; there is nothing to split")
-            return after

@@ -1,4 +1,4 @@
-"""Steering a single branch: a note or a wish for it alone, and to end with its sentence.
+"""Steering a single branch: a note or a wish for it alone.
 
 All of it acts on the next token; other branches go on as before. A note and a wish stand near the end of the
 branch's own prompt, and are kept with its node of the story.
@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from srbwriter.engine.types import EngineError, NoRoom, Stop
-from srbwriter.prose import sentence_ends
+from srbwriter.engine.types import EngineError, NoRoom
 from srbwriter.story import Refused
 from srbwriter.story.context import place_near_end
 
@@ -23,25 +20,17 @@ from .scoring import tokens_with_text
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
-    from srbwriter.engine.generation import Branch
 
     from .round import Round
-    from .session import Session
 
 log = logging.getLogger(__name__)
 
-SENTENCE_TOKENS = 128
-"""Tokens after which a branch ends that was to end with its sentence, if the sentence goes on."""
+LEAST_ROOM = 128  # tokens that a branch can still write
 _END_TOKENS = 512  # of a prompt, among which the place for a note is looked for
 
 
 class Steering(Instrument):
     """Steers single branches. A branch that has ended follows when it is extended."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._ending: WeakKeyDictionary[Branch, tuple[Stop, Stop]] = WeakKeyDictionary()
-        """Branches that end with their sentence: the rule for that, and the one before it."""
 
     def round_begins(self, current: Round) -> None:
         """Steer branches of an earlier session as they were, once an engine has them again."""
@@ -54,12 +43,6 @@ class Steering(Instrument):
     def note(self, index: int) -> str:
         """Return the note of branch ``index``."""
         return self._round.notes.get(index, "")
-
-    def words(self, index: int) -> list[str]:
-        """Return what branch ``index`` is steered by, in a few words each."""
-        branch = self._round.branches[index]
-        ending = branch.live and branch in self._ending
-        return ["note"] * bool(self.note(index)) + ["last sentence"] * ending
 
     @property
     def _round(self) -> Round:
@@ -100,7 +83,7 @@ class Steering(Instrument):
             prompt = insert_near_end(engine, prompt, [t for segment in segments for t in segment.tokens])
         if note:
             prompt = insert_near_end(engine, prompt, engine.tokenize_continuation(f"{note}\n"))
-        if len(prompt) + len(branch.buffer.ids) + SENTENCE_TOKENS > engine.n_ctx:
+        if len(prompt) + len(branch.buffer.ids) + LEAST_ROOM > engine.n_ctx:
             raise NoRoom("the context has no room for it; choose a shorter note, or a larger context")
         branch.set_prompt(prompt if wish or note else ())
         session.keep()  # its node may be new
@@ -109,29 +92,6 @@ class Steering(Instrument):
             current.wishes[index] = wish
         if index < len(current.tracks):
             current.story.put_meta(current.tracks[index].nodes[0][0], NOTE, note)
-
-    def end(self, index: int) -> None:
-        """Let branch ``index`` end with its sentence; one that has ended goes on until there.
-
-        When it has ended, its own stop rule holds again. Raises ValueError for a branch that has ended with a
-        sentence already.
-        """
-        session, branch = self._session, self._session.steered(index)
-        text, written = branch.text, len(branch.buffer.ids)
-        if not branch.live and sentence_ends(text)[-1:] == [len(text.rstrip())]:
-            raise ValueError(f"Branch {index + 1} has ended with a sentence already.")
-        _, before = self._ending.get(branch, (None, branch.stop_rule))
-        most = written + SENTENCE_TOKENS if session.capabilities.has("token_ids") else before.max_tokens
-        stop = replace(before, boundary="sentence", min_tokens=0, max_tokens=most)
-        if branch not in self._ending:
-
-            def look() -> None:  # on the engine's thread
-                if not branch.live and branch.stop_rule is self._ending[branch][0]:
-                    branch.change(stop=before)
-
-            branch.generation.add_listener(look)
-        self._ending[branch] = stop, before
-        session.steer(index, "extend", stop=stop)
 
 
 def insert_near_end(engine: Backend, ids: Sequence[int], inserted: Sequence[int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Text token by token: alternatives at each position, forks and bans there, and log-probabilities.
+"""Text token by token: alternatives at each position, forks there, and log-probabilities.
 
 A :class:`TokenText` is a version of a branch, or the part of the story that the model reads, as tokens with
 their characters. Alternatives at a position are requested when it is shown. The log-probability of a token is
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,7 +39,6 @@ ALTERNATIVES = 20
 """Alternatives requested at a position."""
 AHEAD = 2
 """Positions on either side of the shown one whose alternatives are prefetched."""
-_PROGRESS_SECONDS = 1.0  # after which a running look-up is reported
 
 
 class Alternative(NamedTuple):
@@ -90,7 +88,7 @@ class TokenText:
 
 
 class Tokens(Instrument):
-    """The token views of a session, and forks and bans at a token."""
+    """The token views of a session, and forks at a token."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -98,29 +96,8 @@ class Tokens(Instrument):
         """Whether new branches report log-probabilities; otherwise they are looked up when asked for."""
         self.version = 0
         """Goes up with everything that has become known."""
-        self._scoring: dict[tuple[int, ...], tuple[int, Generation, float]] = {}
+        self._scoring: dict[tuple[int, ...], tuple[int, Generation]] = {}
         self._refused: set[tuple[int, ...]] = set()
-        self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
-
-    @property
-    def progress(self) -> str:
-        """What is looked up for longer than a second, as one line of text; empty if nothing is."""
-        running = [(first, lookup, at) for first, lookup, at in self._scoring.values() if not lookup.done]
-        current = self._session.round
-        writing = current is not None and any(branch.live for branch in current.branches)
-        since = min((at for _, _, at in running), default=math.inf)
-        if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # paused by branches
-            return ""
-        total = sum(len(lookup.prompt_ids) - first for first, lookup, _ in running)
-        done = sum(max(0, lookup.prompt_done - first) for first, lookup, _ in running)
-        return f"scoring words: {100 * done // total if total else 0} %"
-
-    def stop(self) -> None:
-        """Cancel all running look-ups of log-probabilities."""
-        for ids, (_, lookup, _) in list(self._scoring.items()):
-            lookup.cancel()
-            self._refused.add(ids)
-        self._scoring.clear()
 
     def shape(self, request: Request) -> Request:
         """Return ``request``, with log-probabilities if :attr:`gather` is set."""
@@ -229,7 +206,7 @@ class Tokens(Instrument):
         In the story, a new round begins there, and the text behind it becomes another branch; then it is -1.
         """
         if text.of_story:
-            self._turn_story(text, place, (token,), ())
+            self._turn_story(text, place, token)
             return -1
         with self._session.state_lock:
             branch = self._session.steered(text.index)
@@ -240,42 +217,18 @@ class Tokens(Instrument):
             generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
             return index
 
-    def ban(self, text: TokenText, place: int) -> None:
-        """Rewind a branch to ``place`` and bar the token there, and those banned there before.
-
-        In the story, a new round begins there without it. Raises NotSupported where the engine cannot.
-        """
-        token = text.tokens[place].id
-        self._session.capabilities.require("without")
-        if text.of_story:
-            self._turn_story(text, place, (), (token,))
-            return
-        branch = self._session.steered(text.index)
-        begin = text.path(place)[len(text.prompt) :]
-        branch.reroll(begin=begin, without=self.without(text, place, token))
-
-    def _turn_story(
-        self, text: TokenText, place: int, chosen: tuple[int, ...], without: tuple[int, ...]
-    ) -> None:
+    def _turn_story(self, text: TokenText, place: int, token: int) -> None:
         session = self._session
         session.may_write()
         start = place
         while text.tokens[start].inside:  # a character belongs to one node
             start -= 1
         prompt = text.path(start)
-        begin = (*text.path(place)[len(prompt) :], *chosen)
+        begin = (*text.path(place)[len(prompt) :], token)
         with session.state_lock:
             session.leave_round(lambda: session.cut_at(text.tokens[start].start))
             current = Round(session.story, session.story.current, session.n)
-            session.begin_round(current, turn=Turn(prompt, begin, without))
-
-    def without(self, text: TokenText, place: int, token: int | None = None) -> tuple[int, ...]:
-        """Ban ``token`` at a position of a branch; return all tokens banned there."""
-        key = (text.take[0], text.index, text.path(place))
-        known = self._banned.get(key, ())
-        if token is not None and token not in known:
-            known = self._banned[key] = (*known, token)
-        return known
+            session.begin_round(current, turn=Turn(prompt, begin, ()))
 
     # ---- log-probabilities of a text
 
@@ -312,14 +265,14 @@ class Tokens(Instrument):
     def _look_up(self, ids: tuple[int, ...], first: int) -> None:
         request = scoring_request(ids, first, Priority.BACKGROUND)
         try:
-            self._scoring[ids] = first, self._model().submit(request), time.monotonic()
+            self._scoring[ids] = first, self._model().submit(request)
         except EngineError as error:
             self._refused.add(ids)
             log.info("not looked up: %s", error)
 
     def collect(self) -> None:
         """Collect the results of look-ups since the last call; a change increases :attr:`version`."""
-        for ids, (first, lookup, _) in list(self._scoring.items()):
+        for ids, (first, lookup) in list(self._scoring.items()):
             if lookup.done:
                 del self._scoring[ids]
                 if lookup.error is None:
@@ -329,9 +282,8 @@ class Tokens(Instrument):
                     self._refused.add(ids)
 
     def model_changed(self) -> None:
-        for _, lookup, _ in self._scoring.values():
+        for _, lookup in self._scoring.values():
             lookup.cancel()
         self._scoring.clear()
         self._refused.clear()
-        self._banned.clear()
         self.version += 1

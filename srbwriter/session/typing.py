@@ -7,7 +7,7 @@ from bisect import bisect_left
 from itertools import accumulate
 
 from srbwriter.prose import sentence_ends
-from srbwriter.story import ROOT, NodeId, Refused, Story
+from srbwriter.story import NodeId, Story
 from srbwriter.story.tree import Action
 
 from .prefix import END_CHARS
@@ -45,18 +45,6 @@ def node_at(story: Story, place: int) -> tuple[NodeId, int]:
     ends = list(accumulate(len(node.text) for node in story.nodes(path)))
     index = min(bisect_left(ends, place), len(ends) - 1)
     return path[index], place - (ends[index - 1] if index else 0)
-
-
-def cut(story: Story, place: int) -> tuple[NodeId, NodeId | None]:
-    """Return the node that ends at character ``place`` of the text, and the node cut off it, or None.
-
-    Raises Refused at the beginning of the story.
-    """
-    story.end_typing()
-    node, at = node_at(story, place)
-    if node == ROOT:
-        raise Refused("this is the beginning of the story; there is nothing before it")
-    return node, story.split(node, at) if at < len(story.node(node).text) else None
 
 
 def name_action(action: Action, *rounds: Round | None) -> str:

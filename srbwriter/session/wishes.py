@@ -8,31 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.story import Story
-from srbwriter.story.model import as_list
-
 if TYPE_CHECKING:
     from .session import Session
 
-KEPT = "wishes"
-"""The name of the story value with earlier wishes, the last one at the end."""
-
-MOST_KEPT, MOST_CHARS = 50, 500
+MOST_CHARS = 500
 
 
-def earlier_wishes(story: Story) -> list[str]:
-    """Return the earlier wishes of the story, each once, the last one at the end."""
-    return [wish for wish in as_list(story.value(KEPT)) if isinstance(wish, str)]
-
-
-def remember_wish(story: Story, text: str) -> str:
-    """Keep a wish among the earlier ones, and return it as one line. Raises ValueError for none."""
+def read_wish(text: str) -> str:
+    """Return a wish as one line. Raises ValueError for none."""
     wish = " ".join(text.split()).rstrip(".")
     if not wish:
         raise ValueError("Type what should change, for example: shorter, from her view, more rain.")
     if len(wish) > MOST_CHARS:
         raise ValueError(f"A wish may have {MOST_CHARS} characters; this one has {len(wish)}.")
-    story.put_value(KEPT, [*(one for one in earlier_wishes(story) if one != wish), wish][-MOST_KEPT:])
     return wish
 
 
@@ -43,7 +31,7 @@ def ask_wish(session: Session, wish: str, index: int | None = None) -> None:
     EngineError or StoryError as :meth:`Session.generate` does.
     """
     session.may_write()
-    wish = remember_wish(session.story, wish)
+    wish = read_wish(wish)
     if index is None:
         session.generate(wish=wish)
     else:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 from textual import events
+from textual.actions import ActionParseResult
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
 
@@ -32,7 +34,6 @@ from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.driver import FailingApp, driver_of, own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.options import Preferences
-from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers
 from srbwriter.tui.write.screen import WriteScreen
@@ -49,18 +50,17 @@ _LEAST_SECONDS, _CHARACTERS_A_SECOND = 5.0, 15  # that a message is shown
 
 
 class NextStory(NamedTuple):
-    """A story to open, what to say then, and whether to write branches at once."""
+    """A story to open, and what to say then."""
 
     file: Path
     notes: tuple[str, ...] = ()
-    begins: bool = False
 
 
 class App(FailingApp):
     """The program in a terminal. It stays the same from story to story; each has its session and screen."""
 
     TITLE = "srbwriter"
-    COMMANDS = {CommandProvider}
+    COMMANDS = {commands.CommandProvider}
     CSS = """
     OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
@@ -89,9 +89,9 @@ class App(FailingApp):
         self.keyboard = Keyboard(self, super().on_event)
         self._take_over(session)
 
-    def _take_over(self, session: Session, begins: bool = False) -> None:
+    def _take_over(self, session: Session) -> None:
         """Make ``session`` the one that is written in, on a screen of its own."""
-        self.session, self.begins = session, begins
+        self.session = session
         self.knobs = RememberedKnobs(session, self._settings)
         self.knobs.recall()
         LookAhead.of(session).budget = budget_of(self.preferences)
@@ -141,6 +141,17 @@ class App(FailingApp):
     def get_key_display(self, binding: Binding) -> str:
         """Name a key as everywhere else; the command key of a Mac does not arrive in a terminal."""
         return "" if binding.key.startswith("super+") else commands.key_name(binding.key)
+
+    async def run_action(
+        self, action: str | ActionParseResult, default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:  # fmt: skip
+        """Run an action of any screen; say what it refuses."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except Exception as error:
+            self.write_screen.tell(error)
+            return True
 
     def action_run_on_desk(self, command: str) -> None:
         self.run_on_desk(command)
@@ -231,13 +242,13 @@ class App(FailingApp):
         known = library.RecentStories(paths.recent_file()).all()
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
-    def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
+    def open_story(self, file: Path, notes: Iterable[str] = ()) -> None:
         """Leave this story and open another: keys wait for its screen, and the model stays loaded.
 
-        ``notes`` are shown then; with ``begins``, branches are written at once.
+        ``notes`` are shown then.
         """
         if self.transfers.may_leave():
-            self.next_story = NextStory(file, tuple(notes), begins)
+            self.next_story = NextStory(file, tuple(notes))
             self.leave()
 
     def leave(self) -> None:
@@ -271,7 +282,7 @@ class App(FailingApp):
         except (StoryError, OSError) as error:  # nobody is to lose their story by a bad file
             wanted = NextStory(before.story.file, (str(error),))
             session = Session.open(self._settings, wanted.file, before.loader)
-        self._take_over(session, wanted.begins)
+        self._take_over(session)
         self.notes.extend(wanted.notes)
         await self.switch_screen(self.write_screen)  # pyright: ignore[reportUnknownMemberType]
         self._tell_notes()

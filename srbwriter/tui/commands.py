@@ -7,15 +7,19 @@ line, dialog feet, help and the documentation of keys are loops over both.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import string
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import wraps
-from types import FunctionType
-from typing import Any, ClassVar, TypeVar, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
-from textual.keys import format_key, key_to_character
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.keys import KEY_NAME_REPLACEMENTS, format_key, key_to_character
+from textual.keys import Keys as KeyNames
+
+if TYPE_CHECKING:
+    from srbwriter.tui.app import App
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
@@ -38,7 +42,8 @@ class Command:
 
     ``keys`` work while a pane has the focus. ``anywhere`` work with any focus, so they are never characters.
     A ``numbered`` command does something else for each of its keys. One that ``writes`` is refused in a
-    read-only story. ``handler`` takes the write screen, and the number of the key of a numbered command.
+    read-only story. ``handler`` takes the write screen, the pane of the chosen branch if it ``needs_branch``,
+    and the number of the key of a numbered command.
     """
 
     id: str
@@ -54,7 +59,7 @@ class Command:
     @property
     def needs_branch(self) -> bool:
         """Whether the command acts on the chosen branch."""
-        return self.group in BRANCH_GROUPS and not self.numbered
+        return self.group in BRANCH_GROUPS
 
 
 COMMANDS: dict[str, Command] = {}
@@ -75,15 +80,7 @@ def command(
     return declare
 
 
-def groups() -> list[str]:
-    """Return the groups of commands, in order."""
-    return list(dict.fromkeys(command.group for command in COMMANDS.values()))
-
-
 # ---- commands of other screens
-
-
-_DECLARED: dict[Handler, list[Binding]] = {}
 
 
 def action(
@@ -104,66 +101,35 @@ def action(
         action = f"{method.__name__.removeprefix('action_')}({', '.join(map(repr, arguments))})"
         help = " ".join((method.__doc__ or "").split())
         binding = Binding(keys, action, words, show=foot, priority=priority, tooltip=help)
-        if method in _DECLARED:
-            _DECLARED[method].insert(0, binding)  # decorators run from the bottom up
-            return method
-
-        @wraps(method)
-        def guarded(screen: Any, *given: object) -> None:
-            screen.app.write_screen.guarded(lambda: method(screen, *given))
-
-        _DECLARED[guarded] = [binding]
-        return cast(H, guarded)
+        vars(method).setdefault("declared", []).insert(0, binding)  # decorators run from the bottom up
+        return method
 
     return declare
 
 
 class Keyed:
-    """A screen or widget with keys declared by :func:`action`; ``KEYS`` is their heading in help.
+    """A screen or widget with keys declared by :func:`action`.
 
     It must come before Textual's class among the bases, because Textual reads the bindings when the class is
     created.
     """
 
-    KEYS: ClassVar[str] = ""
     BINDINGS: ClassVar[list[BindingType]]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        methods = [method for method in vars(cls).values() if isinstance(method, FunctionType)]
-        declared = [binding for method in methods for binding in _DECLARED.get(method, ())]
+        declared = [b for method in vars(cls).values() for b in getattr(method, "declared", ())]
         if declared:
-            own = vars(cls).get("BINDINGS", ())
-            cls.BINDINGS = [*declared, *own]  # pyright: ignore[reportConstantRedefinition]
+            cls.BINDINGS = [*declared, *vars(cls).get("BINDINGS", ())]  # pyright: ignore[reportConstantRedefinition]
         super().__init_subclass__(**options)
 
 
-def screen_bindings(screen: type[Any]) -> list[Binding]:
-    """Return the bindings that a class declares and inherits, its own first."""
-    return [
-        binding for base in screen.__mro__ if issubclass(base, Keyed) for binding in _declared_bindings(base)
-    ]
-
-
-def _declared_bindings(screen: type[Keyed]) -> list[Binding]:
-    found = cast("Sequence[BindingType]", vars(screen).get("BINDINGS", ()))
-    return [binding for binding in found if isinstance(binding, Binding) and binding.id is None]
-
-
-def screens(above: type[Keyed] = Keyed) -> Iterator[type[Keyed]]:
-    """Yield every subclass of :class:`Keyed` whose module has been imported."""
-    for below in above.__subclasses__():
-        yield below
-        yield from screens(below)
-
-
-def screen_commands() -> dict[str, list[Binding]]:
-    """Return the commands of all other screens by heading, each once."""
-    found: dict[str, dict[str, Binding]] = defaultdict(dict)
-    for screen in screens():
-        for binding in _declared_bindings(screen):
-            heading = binding.group.description if binding.group is not None else screen.KEYS
-            found[heading].setdefault(binding.action, binding)
-    return {heading: list(bindings.values()) for heading, bindings in sorted(found.items())}
+def keys_line_of(screen: type[Keyed]) -> str:
+    """Return the keys that a screen or widget declares or inherits for its foot, its own first."""
+    classes = [base for base in screen.__mro__ if issubclass(base, Keyed)]
+    bindings = [b for base in classes for b in vars(base).get("BINDINGS", ()) if isinstance(b, Binding)]
+    return " · ".join(
+        f"{key_name(b.key.partition(',')[0])} {b.description}" for b in bindings if b.show and b.id is None
+    )
 
 
 # ---- keys
@@ -268,3 +234,68 @@ def split(keys: str) -> list[str]:
     names = [key.strip() for key in keys.split(",")]
     bindings = Binding.make_bindings([Binding(name, "", "") for name in names if name])
     return [binding.key for binding in bindings]
+
+
+# ---- the menu
+
+
+class CommandProvider(Provider):
+    """Every command by its title, its id or its help; it runs on the write screen."""
+
+    def _entries(self) -> Iterator[tuple[str, Command]]:
+        """Yield the words of each entry, and its command."""
+        app: App = self.app  # pyright: ignore[reportAssignmentType, reportUnknownMemberType]
+        for command in COMMANDS.values():
+            if not command.numbered:
+                keys = [*app.known_keys.plain[command.id], *app.known_keys.anywhere[command.id]]
+                yield f"{command.title}   {' '.join(map(key_name, keys))}".rstrip(), command
+
+    async def discover(self) -> Hits:
+        for words, command in self._entries():
+            yield DiscoveryHit(words, partial(self._run, command), help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for words, command in self._entries():
+            exact = 100.0 * (query.casefold() in (command.id, command.title.casefold()))
+            if score := exact or max(matcher.match(words), 0.5 * matcher.match(command.help)):
+                yield Hit(score, matcher.highlight(words), partial(self._run, command), help=command.help)
+
+    def _run(self, command: Command) -> None:
+        self.app.run_on_desk(command.id)  # type: ignore[attr-defined]
+
+
+# ---- names of keys
+
+_MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
+
+
+def check_keys(value: object) -> str:
+    """Return ``value`` if it is empty or comma-separated key names. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError
+    for name in filter(None, map(str.strip, value.split(","))):
+        *modifiers, base = name.split("+") if len(name) > 1 else [name]
+        known = len(base) == 1 or base in _special() or key_to_character(base) is not None
+        if not (known and _MODIFIERS.issuperset(modifiers)):
+            raise ValueError
+    return value
+
+
+def shown_name(key: str) -> str:
+    """Return the character that a key types, or else its name, as :func:`check_keys` accepts it."""
+    return _signs().get(key, key)
+
+
+@cache
+def _signs() -> dict[str, str]:
+    """Return the punctuation characters, but for the comma, by Textual's names of their keys."""
+    signs = [Binding(sign, sign, "") for sign in string.punctuation.replace(",", "")]
+    return {binding.key: binding.action for binding in Binding.make_bindings(signs)}
+
+
+@cache
+def _special() -> frozenset[str]:
+    """Return the names of keys that type nothing, and Textual's names of some that do."""
+    names = {key.value.rpartition("+")[2] for key in KeyNames if key.value[0] != "<"}
+    return frozenset({name for name in names if len(name) > 1} | set(KEY_NAME_REPLACEMENTS.values()))

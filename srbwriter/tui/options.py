@@ -55,8 +55,7 @@ def own_keys() -> list[Key[str]]:
     Commands are declared where they are handled, so this imports the whole app.
     """
     import_module("srbwriter.tui.actions")
-    from srbwriter.tui.commands import COMMANDS
-    from srbwriter.tui.key_names import check_keys
+    from srbwriter.tui.commands import COMMANDS, check_keys
 
     names = Kind("names of keys, such as x, ctrl+t, f5", "KEYS", check_keys)
     return [

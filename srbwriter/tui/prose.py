@@ -161,7 +161,6 @@ def _both(keys: str, where: str, words: str) -> list[BindingType]:
 class Prose(Keyed, Widget, can_focus=True):
     """A text with a cursor. Without the focus, a line below a character shows the cursor's place."""
 
-    KEYS = "In a text"
     ALLOW_SELECT = False  # the widget selects by itself, also with keys
     BINDINGS: ClassVar[list[BindingType]] = [
         *_both("left", "left", "left"),

@@ -97,7 +97,6 @@ OF_A_SERVER = (
     ("--log-format json", "server.log_format", "json"),
     ("--log-format text", "server.log_format", "text"),
     ("--log-disable", "server.access_log", False),
-    ("--context-shift", "server.context_shift", True),
     ("--insecure", "server.insecure", True),
     ("--share-cache", "server.share_cache", True),
 )

@@ -48,24 +48,6 @@ def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
         assert other.done
 
 
-def test_promoted_midway_it_goes_on_where_it_is() -> None:
-    def written(promoted: bool) -> list[tuple[int, ...]]:
-        with eager(small()) as engine:
-            first = panes(engine, words(engine, 60), 2, 8)
-            rest(engine)
-            priority = Priority.BACKGROUND if promoted else Priority.NORMAL
-            path = path_of(first.branches[0])
-            early = ask(engine, path, n=4, tokens=12, add_bos=False, priority=priority)
-            drive(engine, lambda: begun(early, 5))
-            if promoted:
-                early.promote()
-            finish(engine, early)
-            assert early.request.priority is Priority.NORMAL
-            return [branch.ids for branch in early.branches]
-
-    assert written(True) == written(False)
-
-
 def test_promoted_when_it_is_written_nothing_is_evaluated(engine: Engine) -> None:
     first = panes(engine, words(engine, 60), 2, 8)
     rest(engine)
@@ -116,12 +98,3 @@ def test_what_is_thrown_away_leaves_nothing_but_what_was_there(engine: Engine) -
     assert other.done
     assert all_whole(engine, first)
     assert engine.stats().used_cells == cells
-
-
-def test_what_is_cancelled_stays_so_when_other_work_is_promoted(engine: Engine) -> None:
-    early, other = ahead(engine, "The king said", tokens=100), ahead(engine, "A fox", tokens=20)
-    drive(engine, lambda: begun(early) and begun(other))
-    early.cancel()
-    other.promote()  # before the next step, so both are carried out in one
-    finish(engine, other, early)
-    assert all(length < 100 for length in lengths(early))

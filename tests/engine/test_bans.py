@@ -138,20 +138,6 @@ def test_words_that_somebody_typed_are_not_touched() -> None:
         assert after and not ends_of(sampling.banned_phrases, "dragon" + after)
 
 
-def test_phrases_can_be_changed_midway_and_differ_from_branch_to_branch() -> None:
-    with stepped(n_ctx=512) as engine:
-        each = (Sampling(seed=5), Sampling(seed=5, banned_phrases=COMMON))
-        generation = engine.submit(Request(PROMPT, n=2, sampling=each, stop=LONG))
-        one, two = generation.branches
-        drive(engine, lambda: len(one.ids) >= 30)
-        begun = len(one.text)
-        one.change(Sampling(banned_phrases=("the", "a", "was")))
-        two.change(Sampling())
-        finish(engine, generation)
-        assert not ends_of(["the", "a", "was"], one.text[begun:])
-        assert one.bans and len(one.ids) == 60
-
-
 # ---- dead ends
 
 

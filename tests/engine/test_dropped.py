@@ -48,14 +48,3 @@ def test_engines_that_are_dropped_leave_nothing_behind(thread: bool, freed: thre
         if runner is not None:
             runner.join(WAIT)
     assert {t for t in threading.enumerate() if t not in threads and t.name.startswith("srb")} == set()
-
-
-def test_a_request_that_is_held_is_finished_first(freed: threading.Semaphore) -> None:
-    generation = Engine.load(short_model(), SMALL).submit(Request(PROMPT, n=2, stop=SHORT))
-    gc.collect()
-    assert [len(branch.ids) for branch in generation.wait(WAIT).branches] == [4, 4]
-    generation.branches[0].reroll()
-    assert len(generation.wait(WAIT).branches[0].ids) == 4
-    del generation
-    gc.collect()
-    assert freed.acquire(timeout=WAIT)

@@ -92,11 +92,3 @@ def test_no_two_branches_ever_have_one_seed(engine: Engine, acts: list[str], dat
         finish(engine, generation)
         seen |= {branch.seed for branch in generation.branches}
         assert len(seen) == number
-
-
-def test_seeds_that_were_asked_for_are_given(engine: Engine) -> None:
-    generation = engine.submit(
-        Request(PROMPT, n=2, sampling=(Sampling(seed=5), Sampling(seed=5)), stop=Stop(max_tokens=2))
-    )
-    finish(engine, generation)
-    assert [branch.seed for branch in generation.branches] == [5, 5]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Request, Stop, TokenRun
+from srbwriter.engine.types import Request, Stop
 
-from .support import GREEDY, PROMPT, exact_engine, finish, fixture_of, runs_of, seeded
+from .support import GREEDY, PROMPT, exact_engine, finish, fixture_of, seeded
 
 RULE = Stop(max_tokens=12, ignore_eog=True)
 CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model would write " fox" as one
@@ -56,17 +56,6 @@ def test_wherever_a_text_is_cut_it_is_spelt_out(engine: Engine, cut: int, seed: 
     generation = write(engine, prompt, sampling=seeded(seed), stop=Stop(max_tokens=5, ignore_eog=True))
     branch = generation.branches[0]
     assert whole(engine, generation).rstrip("\ufffd") == (prompt + branch.text).rstrip("\ufffd")
-
-
-def test_typed_text_after_a_pick_is_healed_and_the_pick_is_not(engine: Engine) -> None:
-    first = write(engine, PROMPT, heal=False)
-    branch = first.branches[0]
-    second = write(engine, (*runs_of(branch), TokenRun(" The ki")))
-    kept = len(first.prompt_ids) + len(branch.ids)
-    assert second.prompt_ids[:kept] == (*first.prompt_ids, *branch.ids)
-    assert second.healed
-    assert " The ki".endswith(second.healed)
-    assert whole(engine, second) == PROMPT + branch.text + " The ki" + second.branches[0].text
 
 
 def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engine: Engine) -> None:

@@ -39,14 +39,6 @@ engine = fixture_of(small_engine, "function")
 # ---- asking
 
 
-def test_a_prompt_may_begin_with_the_mark_of_the_beginning_and_a_text_be_one_token(engine: Engine) -> None:
-    ids = engine.tokenize(PROMPT)
-    assert engine.tokenize(PROMPT, add_bos=True) == [engine.bos, *ids]
-    assert engine.token(engine.detokenize([300])) == 300 and engine.token(PROMPT) is None
-    with pytest.raises(InvalidRequest):
-        engine.token_bytes(-1)
-
-
 @pytest.mark.parametrize("text", ["", "\0", "a\0b", "\ud800", "\u0301" * 50, "🦊" * 40, "x" * 100_000])
 def test_any_text_is_tokenised(engine: Engine, text: str) -> None:
     ids = engine.tokenize(text)

@@ -15,7 +15,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Request, Sampling, Stop, Take, TokenLogprob
 
-from .support import PROMPT, Reference, decoded_rows, exact_engine, finish, seeded
+from .support import PROMPT, Reference, exact_engine, finish, seeded
 
 RULE = Stop(max_tokens=8, ignore_eog=True)
 
@@ -79,15 +79,6 @@ def test_generated_tokens(engine: Engine, reference: Reference, best: int, sampl
             assert_matches(found, row, token, best)
 
 
-def test_asking_changes_no_text(engine: Engine) -> None:
-    asked = submit(engine, n=3, logprobs=5)
-    finish(engine, asked)
-    engine.reset()
-    plain = submit(engine, n=3)
-    finish(engine, plain)
-    assert [b.ids for b in asked.branches] == [b.ids for b in plain.branches]
-
-
 def assert_prompt_scored(generation: Generation, reference: Reference, best: int) -> None:
     ids = list(generation.prompt_ids)
     rows = reference.logits(ids, last=len(ids))
@@ -122,14 +113,6 @@ def test_what_could_follow_a_prompt(engine: Engine, reference: Reference) -> Non
     assert [p for _, p in asked.next_logprobs] == pytest.approx(
         [row[t] for t, _ in asked.next_logprobs], abs=1e-2
     )
-
-
-def test_what_could_follow_is_read_off_stored_logits(engine: Engine) -> None:
-    finish(engine, submit(engine, next_logprobs=1, stop=Stop(max_tokens=0)))
-    with decoded_rows(engine) as rows:
-        again = submit(engine, next_logprobs=3, stop=Stop(max_tokens=0))
-        finish(engine, again)
-    assert rows == [] and len(again.next_logprobs) == 3
 
 
 def test_only_certain_tokens_may_be_asked_for(engine: Engine) -> None:

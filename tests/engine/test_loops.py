@@ -20,7 +20,7 @@ from srbwriter.engine.types import (
 )
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, PROMPT, finish, published, stepped, toy_model
+from .support import PROMPT, finish, published, stepped, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen
 
 PLAIN = "Once upon a time there was a fox who lived in the wood; nobody had seen the mill since the flood."
@@ -66,13 +66,6 @@ def written(sampling: Sampling, prompt: str) -> Branch:
         generation = engine.submit(Request(prompt, sampling=sampling, stop=rule))
         finish(engine, generation)
         return generation.branches[0]
-
-
-def test_a_loop_that_the_prompt_began_is_left_at_once() -> None:
-    prompt = "Yes" + ", and the big" * 6
-    assert written(GREEDY, prompt).text.startswith(", and the big")
-    guarded = written(Sampling(temperature=0.0, loop_guard=3), prompt)
-    assert guarded.bans and not guarded.text.startswith(", and the big")
 
 
 def test_text_without_loops_is_the_same_with_the_guard() -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import MAX_SEQUENCES, EngineOptions, FinishReason, Request, Stop, TokenRun
+from srbwriter.engine.types import EngineOptions, FinishReason, Request, Stop, TokenRun
 from tests.fakes.shared_model import load_engine
 
 from .support import (
@@ -166,29 +166,6 @@ def test_a_cut_branch_goes_on_right(engine: Engine, reference: Reference) -> Non
     assert_right(engine, reference, path_of(branch), path_of(branch)[:-20], path_of(generation.branches[0]))
 
 
-def test_verbs_while_others_stream(engine: Engine, reference: Reference) -> None:
-    generation = engine.submit(Request(PROMPT, n=6, stop=RULE, sampling=seeded(5)))
-    drive(engine, lambda: all(len(b.ids) >= LENGTH - 8 for b in generation.branches))
-    zero, one, two, three, four, five = generation.branches
-    zero.stop()
-    one.kill()
-    two.reroll()
-    three.pause()
-    four.rewind(tokens=SLIDING_WINDOW + 2)
-    five.append(" and the king.")
-    generation.add_branch()
-    for _ in range(3):
-        engine.process()
-    three.resume()
-    finish(engine, generation)
-    five.extend(SLIDING_WINDOW)
-    finish(engine, generation)
-    assert (zero.finish_reason, one.finish_reason) == (FinishReason.STOPPED, FinishReason.KILLED)
-    assert {b.finish_reason for b in generation.branches[2:]} == {FinishReason.LENGTH}
-    assert_right(engine, reference, *(path_of(b) for b in generation.branches))
-    evict_all(engine)
-
-
 def test_a_killed_branch_gives_its_memory_back(engine: Engine) -> None:
     callback = forcing([[10], [11], [12]], {})  # nothing in common
     generation = engine.submit(Request(PROMPT, n=3, stop=RULE, logits_callback=callback))
@@ -205,23 +182,11 @@ def test_a_killed_branch_gives_its_memory_back(engine: Engine) -> None:
     assert engine.resident(path_of(others[1])) >= prompt + LENGTH - 1
 
 
-@pytest.mark.parametrize("overflow", ["error", "shift"])
-def test_the_end_of_the_context(engine: Engine, reference: Reference, overflow: str) -> None:
+def test_the_end_of_the_context(engine: Engine) -> None:
     longest = engine.n_ctx - len(engine.tokenize(PROMPT, add_bos=True)) + 1  # the last is not evaluated
-    seen: dict[int, list[NDArray[np.float32]]] = {}
-    ids = np.random.default_rng(1).integers(1, engine.info.n_vocab, longest + 8).tolist()
-    stop = Stop(max_tokens=len(ids), ignore_eog=True)
-    generation = write(
-        engine, n=1, stop=stop, overflow=overflow, n_keep=-1, logits_callback=forcing([ids], seen)
-    )
-    branch = generation.branches[0]
-    if overflow == "error":
-        assert branch.finish_reason is FinishReason.CONTEXT
-        assert len(branch.ids) == longest
-        return
-    assert branch.finish_reason is FinishReason.LENGTH
-    older_half = longest // 2
-    assert_same_logits(seen[0][-1], reference.logits([*generation.prompt_ids, *ids[older_half:-1]])[0])
+    [branch] = write(engine, n=1, stop=Stop(max_tokens=longest + 8, ignore_eog=True)).branches
+    assert branch.finish_reason is FinishReason.CONTEXT
+    assert len(branch.ids) == longest
 
 
 def test_a_full_memory_gives_way_and_stays_right(engine: Engine, reference: Reference) -> None:
@@ -237,13 +202,6 @@ def test_a_full_memory_gives_way_and_stays_right(engine: Engine, reference: Refe
     whole = write(engine, at(prompt), n=1, stop=ONE)
     assert whole.branches[0].finish_reason is FinishReason.LENGTH
     evict_all(engine)
-
-
-def test_a_sliding_model_runs_as_many_branches_as_llama_cpp_has_pairs_of_ids() -> None:
-    with load(SLIDING, max_branches=140) as engine:
-        assert engine._context.sequences == MAX_SEQUENCES // 2 - 1
-        generation = write(engine, n=140, stop=Stop(max_tokens=2, ignore_eog=True))
-        assert [len(b.ids) for b in generation.branches] == [2] * 140
 
 
 @pytest.mark.parametrize("sequences", [1, 2, 3])

@@ -15,8 +15,6 @@ from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import InvalidRequest, Request, Stop
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
-from . import scripted
-from .scripted import Scripted
 from .support import GREEDY, finish, rest, small_engine
 from .test_memories import HYBRID, SLIDING, evict_all
 from .test_tiers import opened, small
@@ -97,16 +95,6 @@ def test_a_pin_is_for_its_salt() -> None:
         while engine.resident(kept, "b"):
             engine.call(engine._cache.evict)
         assert engine.resident(kept, "a") >= len(kept) - 1
-
-
-def test_vllm_elsewhere_is_told_of_the_salt() -> None:
-    with closing(Scripted("vllm")) as server:
-        options = RemoteOptions(server.url)
-        with closing(RemoteEngine.connect(options)) as engine:
-            for salt in ("a", ""):
-                engine.submit(Request(scripted.PROMPT, cache_salt=salt, stop=RULE)).wait(60)
-        salts = [body.get("cache_salt") for path, _, body in server.heard if "completions" in path]
-        assert salts == ["a", None]
 
 
 def test_another_srbwriter_is_told_of_the_salt() -> None:

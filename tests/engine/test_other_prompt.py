@@ -10,7 +10,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import BranchState, Request, Stop
 
-from .support import GREEDY, PROMPT, decoded_rows, drive, exact_engine, finish, fixture_of, rest
+from .support import GREEDY, PROMPT, decoded_rows, drive, exact_engine, finish, fixture_of
 
 engine = fixture_of(exact_engine)
 RULE = Stop(max_tokens=24, ignore_eog=True)
@@ -75,17 +75,3 @@ def test_it_holds_when_the_branch_is_rolled_again_rewound_and_extended(engine: E
     finish(engine, branch.generation)
     assert rolled == rewound == branch.ids[:24] == expected(engine, prompt, ())
     assert len(branch.ids) == 26
-
-
-def test_a_branch_that_has_ended_stays_so_and_goes_on_after_it(engine: Engine) -> None:
-    branch = begin(engine)
-    branch.stop()
-    engine.process()
-    before, prompt = branch.ids, noted(engine, branch)
-    branch.set_prompt(prompt)
-    finish(engine, branch.generation)
-    rest(engine)
-    assert branch.ids == before and not branch.live
-    branch.extend(24 - len(before))
-    finish(engine, branch.generation)
-    assert branch.ids == expected(engine, prompt, before)

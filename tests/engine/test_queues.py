@@ -56,15 +56,6 @@ def test_two_that_keep_nothing_outside_the_cells_take_turns_and_get_on(n: int) -
         assert engine.stats().prompt_rows <= 4 * 200  # no one leaves before that was worth reading for
 
 
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_a_text_that_fills_the_window_ends_in_words_and_the_next_goes_on(n: int) -> None:
-    with stepped(n_ctx=128, max_branches=8) as engine:
-        generation = ask(engine, long_prompt(engine, 60), n=n, tokens=None)
-        finish(engine, generation)
-        assert lengths(generation) == [128 - 60 + 1] * n
-        assert {b.finish_reason for b in generation.branches} == {FinishReason.CONTEXT}
-
-
 # ---- how many
 
 

@@ -34,7 +34,6 @@ HUGE = 2**31 - 1
 REQUEST: dict[str, tuple[Any, ...]] = {
     "n": (0, 2.0, True),
     "prompt": (None, [1, "a"], [TokenRun("a"), 5], [-1], [10**9], [TokenRun("", (10**9,))]),
-    "penalty_prompt": ([10**9],),
     "priority": (7,),
     "sampling": ("greedy", (Sampling(),) * 3, Sampling(logit_bias=[(5, 1.0)])),  # type: ignore[arg-type]
     "stop": ("the", (Stop(),)),

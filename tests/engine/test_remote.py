@@ -35,7 +35,6 @@ from srbwriter.engine.types import (
 )
 
 from .peers import OPTIONS, connected, served
-from .relay import Relay
 from .scripted import (
     PROMPT,
     STORY,
@@ -128,16 +127,6 @@ def test_words_for_a_branch_that_is_none_are_an_error_and_no_word_is_lost_or_dou
         generation.wait(WAIT)
     assert server.url in str(caught.value)
     assert [branch.text for branch in generation.branches] == [STORY[:9]] * 2
-
-
-def test_no_word_is_lost_over_many_faults(server: Scripted, connect: Connect) -> None:
-    with closing(Relay(server.server_address[1])) as relay:
-        engine = connect(server, retries=100, first_wait=0.0, url=relay.url)
-        while relay.faults < 30:
-            generation = engine.submit(Request(PROMPT, n=8, stop=NO_END)).wait(WAIT)
-            assert [branch.text for branch in generation.branches] == [STORY] * 8
-            assert all(branch.buffer.revision == 0 for branch in generation.branches)
-        assert relay.dropped and relay.corrupted and relay.delayed
 
 
 def breaks_off_at_random(luck: Random) -> Fault:
@@ -258,15 +247,6 @@ def test_a_wait_that_the_server_asks_for_is_kept(vllm: Scripted, connect: Connec
     assert notices == [
         f"{vllm.url}: it has too much to do (too many). Trying again in 0.4 s ({k} of 4)." for k in (1, 2)
     ]
-
-
-def test_who_is_told_of_an_attempt_may_fail(vllm: Scripted, connect: Connect) -> None:
-    def fail(notice: str) -> None:
-        raise OSError("a broken pipe")
-
-    engine = connect(vllm, notify=fail)
-    vllm.faults.extend([drops_after(9), answers(503, {"error": "loading"})])
-    assert engine.submit(Request(PROMPT, n=2, stop=NO_END)).result(WAIT) == [STORY] * 2
 
 
 @pytest.mark.parametrize(

@@ -47,22 +47,6 @@ def test_a_callback_that_raises_ends_its_request_only(engine: Engine) -> None:
     assert works(engine)
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda logits: logits.fill(np.nan), lambda logits: logits.fill(-np.inf),
-        lambda logits: logits.fill(np.inf), lambda logits: logits.fill(0.0),
-    ],
-)  # fmt: skip
-def test_a_callback_may_leave_nothing_to_choose(engine: Engine, spoil: Callable[[Any], None]) -> None:
-    generation = engine.submit(
-        Request(PROMPT, n=2, stop=SHORT, logits_callback=lambda logits, _: spoil(logits), logprobs=1)
-    )
-    finish(engine, generation)
-    assert [len(b.ids) for b in generation.branches] == [4, 4]
-    assert works(engine)
-
-
 def test_a_callback_changes_only_its_own_copy(engine: Engine) -> None:
     def compel(logits: Any, view: BranchView) -> None:
         logits[:] = -np.inf

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import BranchView, InvalidRequest, Request, Sampling, Stop
+from srbwriter.engine.types import BranchView, Request, Sampling, Stop
 
 from .support import WAIT
 
@@ -76,27 +76,11 @@ def test_top_p_keeps_the_smallest_set_of_that_mass(engine: Engine, row: Row, top
     assert chosen <= set(order[:size]) and len(chosen) > 1
 
 
-def test_bias_forbids_and_compels(engine: Engine, row: Row) -> None:
-    best = np.argsort(-row)[:50]
-    forbid = tuple((int(token), -np.inf) for token in best)
-    for sampling in (Sampling(logit_bias=forbid), Sampling(logit_bias=forbid, temperature=0.0)):
-        assert not found(engine, row, sampling) & set(best)
-    assert found(engine, row, Sampling(logit_bias=((17, 100.0),))) == {17}
-    everything = tuple((token, -np.inf) for token in range(len(row)))
-    with pytest.raises(InvalidRequest, match="no token is left"):
-        draw(engine, row, Sampling(logit_bias=everything))
-
-
 def test_xtc_drops_all_likely_tokens_but_the_last(engine: Engine, row: Row) -> None:
     row[:] = -20.0
     row[[305, 306, 307, 308]] = (3.0, 2.0, 1.5, -1.0)
     sampling = Sampling(**OPEN | {"xtc_probability": 1.0, "xtc_threshold": 0.1, "top_k": 4})
     assert found(engine, row, sampling) == {307, 308}
-
-
-def test_temperature_spreads(engine: Engine, row: Row) -> None:
-    spread = [len(found(engine, row, Sampling(**OPEN | {"temperature": t}))) for t in (0.2, 1.0, 3.0)]
-    assert spread == sorted(spread) and spread[0] < spread[2]
 
 
 def test_an_order_is_taken_literally(engine: Engine, row: Row) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
-    BranchState,
     Priority,
     PromptProgress,
 )
@@ -78,18 +77,3 @@ def test_background_waits_until_nothing_else_is_active(engine: Engine) -> None:
     assert lengths(background) == before
     finish(engine, background)
     assert lengths(background) == [20, 20]
-
-
-def test_a_request_takes_the_places_of_background_branches() -> None:
-    with stepped(max_branches=4) as engine:
-        engine._scheduler.queue.rest_seconds = 0.0
-        background = ask(engine, "The king", n=4, tokens=30, priority=Priority.BACKGROUND)
-        drive(engine, lambda: min(lengths(background)) >= 5)
-        foreground = ask(engine, n=3, tokens=5)
-        drive(engine, lambda: foreground.done, most=10)
-        states = {b.state for b in background.branches}
-        assert BranchState.DONE not in states
-        with decoded_rows(engine) as rows:
-            finish(engine, background)
-        assert lengths(background) == [30] * 4
-        assert sum(rows) <= 4 * 26  # their cells were kept, so nothing was read again

@@ -94,12 +94,6 @@ def test_distinct_openings_are_drawn_without_replacement(engine: Engine) -> None
 # ---- until they part
 
 
-def test_without_chance_distinct_takes_the_likeliest_in_order(engine: Engine) -> None:
-    greedy = replace(SAMPLING, temperature=0.0)
-    opened = [ids[0] for ids in texts(write(engine, "distinct", sampling=greedy))]
-    assert opened == list(law(engine, prompt_ids(engine)))[:N]
-
-
 # ---- verbs
 
 

@@ -86,20 +86,16 @@ class EngineMachine(RuleBasedStateMachine):
         priority=st.sampled_from([Priority.NORMAL, Priority.NORMAL, Priority.BACKGROUND]),
         strings=st.sampled_from([(), (), (" the", "a t")]),
         heal=st.booleans(),
-        overflow=st.sampled_from(["error", "shift"]),
         temperature=st.sampled_from([0.0, 0.8]),
         salt=st.sampled_from(["", "", "a", "b"]),
     )
-    def submit(
-        self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature, salt
-    ) -> None:
+    def submit(self, prompt, n, tokens, seed, boundary, priority, strings, heal, temperature, salt) -> None:
         request = Request(
             prompt[: self.longest],
             n=n,
             sampling=seeded(seed, temperature=temperature, repeat_penalty=1.1),
             stop=Stop(max_tokens=tokens, boundary=boundary, strings=strings),
             heal=heal,
-            overflow=overflow,
             priority=priority,
             cache_salt=salt,
         )

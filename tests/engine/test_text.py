@@ -136,10 +136,6 @@ def test_new_rules_release_what_only_the_old_ones_held(engine: Engine, rule: Sto
     assert branch.text == ("Use" if rule.boundary else "Use\nand")
 
 
-def test_an_empty_stop_string_means_nothing(engine: Engine) -> None:
-    assert write(engine, "ab", Stop(strings=("",), after_any=("",))).text == "ab"
-
-
 def test_a_character_that_breaks_off_is_shown_as_such(engine: Engine) -> None:
     ids = engine.tokenize_continuation("😀")
     assert len(ids) > 1

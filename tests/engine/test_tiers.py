@@ -84,20 +84,6 @@ def test_every_pane_stays_whole_and_a_pick_evaluates_one_row(n: int, tokens: int
         assert all(whole(engine, branch) for branch in generation.branches)
 
 
-def test_rounds_that_lie_back_are_whole() -> None:
-    with small(n_ctx=768) as engine:
-        rounds = [panes(engine, words(engine, 60), 8, 32)]
-        for _ in range(5):
-            rounds.append(panes(engine, path_of(rounds[-1].branches[3]), 8, 32))
-            rest(engine)
-        assert all(whole(engine, branch) for generation in rounds for branch in generation.branches)
-        for generation in (rounds[0], rounds[1], rounds[5]):
-            with decoded_rows(engine) as rows:
-                panes(engine, path_of(generation.branches[6]), 8, 1)
-            assert sum(rows) <= 1 + 8
-            rest(engine)
-
-
 def test_branches_that_gave_way_read_nothing_again() -> None:
     """More panes than there are cells: they take turns, by copies."""
     with small(n_ctx=256) as engine, decoded_rows(engine) as rows:
@@ -211,14 +197,6 @@ def test_a_story_that_is_opened_again_is_not_read_again(kind: str, folder: Path)
         assert engine.resident(paths[0]) == 0
 
 
-def test_a_story_closed_while_it_is_written_is_on_the_disk_too(folder: Path) -> None:
-    with small(disk_dir=str(folder)) as engine:
-        generation = panes(engine, words(engine, 300), 2, 20)
-        path = path_of(generation.branches[0])
-    with small(disk_dir=str(folder)) as engine:
-        assert engine.resident(path) >= len(path) - 1
-
-
 def test_a_damaged_file_is_read_again_by_the_model(folder: Path) -> None:
     with small(disk_dir=str(folder)) as engine:
         prompt = words(engine, 400)
@@ -257,16 +235,6 @@ def test_the_folder_keeps_to_its_budget(folder: Path) -> None:
         panes(engine, words(engine, 100), 1, 1)
         rest(engine)
     assert not (folder.parent / "none").exists()
-
-
-def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: Path) -> None:
-    (tmp_path / "states").write_text("not a folder")
-    with small(disk_dir=str(tmp_path / "states")) as engine:
-        shown = panes(engine, words(engine, 100), 2, 4)
-        rest(engine)
-        assert greedy_ids(engine, words(engine, 50, 3))
-        assert engine.stats().disk_bytes == 0
-        del shown
 
 
 # ---- sessions in files

@@ -249,10 +249,6 @@ class FakeSession:
         elif self.round:
             self.round = None
 
-    def reroll_all(self) -> None:
-        for branch in self.round.branches:
-            self.steer(branch.index, "reroll")
-
     def add_branches(self, k: int) -> None:
         self.round.generation.add_branch(k)
 

@@ -47,8 +47,6 @@ OUT_OF_RANGE: tuple[tuple[str, dict[str, Any], str, str], ...] = (
     ("/completion", {"n_cmpl": 65}, "n_cmpl", "1 <= value <= 64, but got 65"),
     ("/completion", {"n_predict": -2}, "n_predict", "-1 <= value <= 1000000, but got -2"),
     ("/completion", {"n_probs": 101}, "n_probs", "0 <= value <= 100, but got 101"),
-    ("/completion", {"id_slot": 64}, "id_slot", "-1 <= value <= 63, but got 64"),
-    ("/completion", {"slot_id": 64}, "slot_id", "-1 <= value <= 63, but got 64"),
     ("/v1/completions", {"logprobs": 101}, "logprobs", "0 <= value <= 100, but got 101"),
     ("/v1/chat/completions", {"n": 0}, "n", "1 <= value <= 64, but got 0"),
 )

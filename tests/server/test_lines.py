@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from srbwriter import __version__
 from srbwriter.engine.parameters import PARAMETERS
@@ -142,6 +141,12 @@ def test_leaving_ends_what_is_written(client: LineClient, engine: FakeEngine) ->
     assert engine.cancel_seen.wait(60)
 
 
+def test_what_was_asked_before_quit_is_answered(client: LineClient) -> None:
+    client.send("PROMPT Once", "GET n", "QUIT")
+    assert unescape(output(reply := client.rest().splitlines()).encode()) == STORY
+    assert "KV n=1" in reply
+
+
 # ---- taking back
 
 
@@ -174,7 +179,7 @@ def test_set_and_get(client: LineClient) -> None:
         r"stop=\n": r'KV stop=["\\n"]',
         'stop="one two"': 'KV stop=["one two"]',
         "boundary=sentence": "KV boundary=sentence",
-        "overflow=shift": "KV overflow=shift",
+        "overflow=truncate": "KV overflow=truncate",
         'logit_bias={"65": false}': "KV logit_bias=[[65, false]]",
         "samplers=kt": 'KV samplers=["top_k", "temperature"]',
         "grammar=root ::= [a-z]": 'KV grammar="root ::= [a-z]"',
@@ -264,19 +269,3 @@ def test_conversations_begin_with_what_was_preloaded(
             second.ask("PROMPT , there")
             assert engine.generations[1].prompt_ids[: len(ids)] == ids
             assert known(second.ask("RESET"))["remaining_tokens"] == reply["remaining_tokens"]
-
-
-# ---- the lines themselves
-
-
-WORDS = st.sampled_from("PROMPT SET GET INFO STOP RESET UNDO PICK N PING AUTH prompt".split())
-TEXTS = st.one_of(
-    st.text(max_size=30),
-    st.sampled_from(["n=2", "max_tokens=2", "debug=1", "stop=[", "3", "a/b", "../x", 'stop="x"', "\\n"]),
-    st.builds("{}={}".format, st.sampled_from([row.name for row in PARAMETERS]), st.text(max_size=8)),
-)
-LINES = st.one_of(
-    st.builds("{} {}\n".format, WORDS, TEXTS).map(lambda line: line.encode("utf-8", "replace")),
-    st.binary(max_size=40).map(lambda raw: raw + b"\n"),
-    st.binary(max_size=40),
-)

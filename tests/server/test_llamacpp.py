@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -43,20 +44,17 @@ def test_a_system_prompt_needs_no_prompt(serve: Serve, engine: FakeEngine) -> No
         assert last["stop"] is True
         http.post("/completion", json=BODY)
         assert engine.submitted[-1].prompt == (TokenRun("The cat."), TokenRun("Once"))
-        props = http.get("/props").json()
-        assert [props[name] for name in SYSTEM] == ["The cat.", "Bot:", "You:"]
+        assert http.get("/props").json()["system_prompt"] == "The cat."
         assert http.post("/completion", json={"system_prompt": ""}).status_code == 200
-        assert [http.get("/props").json()[name] for name in SYSTEM] == ["", "", ""]
+        assert http.get("/props").json()["system_prompt"] == ""
 
 
-SYSTEM = ("system_prompt", "assistant_name", "user_name")
 REFUSED = (
     {"prompt": []},
     {"prompt": "Once" * 600},
     {"prompt": "Once", "n": 65},
-    {"prompt": "Once", "id_slot": 64},
     {"prompt": "Once", "temperature": "warm"},
-    {"prompt": "Once", "system_prompt": {"prompt": "Obey.", "anti_prompt": 5}},
+    {"prompt": "Once", "system_prompt": {"prompt": 5}},
     {"system_prompt": "Once" * 600},
 )
 
@@ -167,13 +165,12 @@ def test_health_while_loading_ready_and_failed(serve: Serve) -> None:
         assert http.post("/completion", json=BODY).status_code == 503
 
 
-def test_a_chosen_slot_is_the_branchs(client: httpx.Client, engine: FakeEngine) -> None:
-    assert client.post("/completion", json={**BODY, "id_slot": 5}).json()["id_slot"] == 5
+def test_a_slot_is_the_number_of_a_branch(client: httpx.Client, engine: FakeEngine) -> None:
     engine.hold_again(1)
-    with client.stream("POST", "/completion", json={**BODY, "id_slot": 5, "stream": True}) as answer:
-        pieces = answer.iter_lines()
-        next(pieces)
-        assert [slot["id"] for slot in client.get("/slots").json() if slot["is_processing"]] == [5]
+    with client.stream("POST", "/completion", json={**BODY, "n": 2, "stream": True}) as answer:
+        lines = (line for line in answer.iter_lines() if line)
+        numbers = {json.loads(next(lines).removeprefix("data: "))["id_slot"] for _ in range(2)}
+        assert numbers == {slot["id"] for slot in client.get("/slots").json() if slot["is_processing"]}
         engine.release()
 
 

@@ -12,7 +12,6 @@ from .wire import connected, until_closed
 POSTS = (
     "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions",
     "/tokenize", "/detokenize", "/apply-template", "/infill", "/v1/embeddings", "/embedding",
-    "/props",
 )  # fmt: skip
 
 
@@ -68,7 +67,7 @@ MEANINGLESS: tuple[tuple[str, Any], ...] = (
     ("temperature", True), ("top_k", [[]]), ("n_predict", -2), ("logit_bias", 5), ("logit_bias", [[1, "x"]]),
     ("logit_bias", [[1.5, 1]]), ("logit_bias", [[1, 10**400]]), ("temperature", 10**400),
     ("dynatemp_low", 10**400), ("stop_token_ids", ["x"]), ("grammar", 5), ("json_schema", 5),
-    ("stream", "perhaps"), ("response_fields", {"a": 1}), ("system_prompt", 5), ("id_slot", 64),
+    ("stream", "perhaps"), ("system_prompt", 5),
 )  # fmt: skip
 
 

@@ -41,8 +41,6 @@ def chromium() -> Iterator[webdriver.Chrome]:
 class Page:
     """What a person sees and does."""
 
-    width = 0
-
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
 
@@ -116,19 +114,19 @@ def test_writing_picking_rerolling_and_undoing(page: Page, engine: FakeEngine) -
     assert page.complaints() == []
 
 
-# ---- the chat page
-
-
-@pytest.fixture(params=[360, 1280], ids=["phone", "desk"])
-def talk(request: pytest.FixtureRequest, page: Page) -> Iterator[Page]:
-    metrics = {"width": request.param, "height": 700, "deviceScaleFactor": 1, "mobile": request.param < 500}
-    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    page.width = request.param
+def test_a_conversation(page: Page, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " It slept."
     page.driver.get(page.driver.current_url + "chat")
     page.until(lambda: page.find("#status").text == "fake")
-    yield page
-    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def said(page: Page) -> list[str]:
-    return [str(p.get_property("textContent")) for p in page.all("#talk p")]
+    for words in ("And the cat?", "And then?"):
+        page.find("#message").send_keys(words + ENTER)
+        page.until(lambda: page.find("#send").text == "Send" and page.all("#talk p.theirs")[-1].text)
+    assert [line.text for line in page.all("#talk p")] == [
+        "And the cat?",
+        "It slept.",
+        "And then?",
+        "It slept.",
+    ]
+    prompt = engine.submitted[-1].prompt
+    assert isinstance(prompt, str) and prompt.endswith("Friend: It slept.\nUser: And then?\nFriend:")
+    assert page.complaints() == []

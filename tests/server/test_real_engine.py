@@ -69,8 +69,6 @@ def test_constraints_over_the_wire(real: httpx.Client) -> None:
 
 def test_an_error_names_what_the_client_sent(real: httpx.Client) -> None:
     wrong: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("/v1/completions", {"penalty_prompt": [999_999]}),
-        ("/v1/completions", {"penalty_prompt": [[]]}),
         ("/v1/embeddings", {"input": [999_999]}),
         ("/embedding", {"content": [999_999]}),
         ("/srb/v1/next", {"k": 101}),

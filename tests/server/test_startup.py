@@ -11,7 +11,7 @@ import pytest
 
 from srbwriter.engine.types import TokenRun
 from srbwriter.server import ServerError
-from tests.fakes.engine import BOS, WORDS, FakeEngine
+from tests.fakes.engine import WORDS, FakeEngine
 
 from .conftest import Serve
 
@@ -19,57 +19,19 @@ ONCE = 256 + WORDS.index("Once")
 BODY = {"prompt": "Once", "n_predict": 3}
 
 
-NAMES = '"anti_prompt": "User:", "assistant_name": "Bot:"'
-
-
-@pytest.mark.parametrize(
-    ("content", "names"),
-    [
-        ("Be brief.", ("", "")),
-        (f'{{"prompt": "Be brief.", {NAMES}}}', ("Bot:", "User:")),
-        (f'{{"system_prompt": {{"prompt": "Be brief.", {NAMES}}}}}', ("Bot:", "User:")),
-        ('{"prompt": "Be brief."}', ("", "")),
-        ('{"system_prompt": "Be brief."}', ("", "")),
-    ],
-)
-def test_a_system_prompt_from_a_file(
-    serve: Serve, engine: FakeEngine, tmp_path: Path, content: str, names: tuple[str, str]
-) -> None:
+def test_a_system_prompt_from_a_file(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
     file = tmp_path / "system"
-    file.write_text(content)
+    file.write_text("Be brief.")
     with httpx.Client(base_url=serve(system_prompt_file=file).url) as http:
         http.post("/completion", json=BODY)
         assert engine.submitted[-1].prompt == (TokenRun("Be brief."), TokenRun("Once"))
-        props = http.get("/props").json()
-        assert (props["assistant_name"], props["user_name"]) == names
-
-
-NO_PROMPTS = (
-    ("s", '{"prompt": 1}', "Expected `str`"),
-    ("s", '{"system_prompt": {"prompt": ["Be brief."]}}', "Expected `str`"),
-    ("s", '{"text": "Be brief."}', "unknown field `text`"),
-    ("s", '{"system_prompt": {"prompt": "Be brief."}, "prompt": "x"}', "too many values"),
-    ("s", '{"system_prompt": 5}', "Expected `object`"),
-    ("s", '{"system_prompt": {"prompt": "Be brief."},}', "no such JSON"),
-    ("s.json", '{"prompt": "Be brief."', "no such JSON"),
-)
-
-
-def test_other_json_is_refused_at_start(serve: Serve, tmp_path: Path) -> None:
-    for name, content, words in NO_PROMPTS:
-        file = tmp_path / name
-        file.write_text(content)
-        with pytest.raises(ServerError, match=words) as refused:
-            serve(system_prompt_file=file)
-        assert str(file) in str(refused.value) and '"anti_prompt"' in str(refused.value)
+        assert http.get("/props").json()["system_prompt"] == "Be brief."
 
 
 PROMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/completion", {"prompt": "Once"}),
-    ("/completion", {"prompt": [BOS, ONCE]}),
     ("/v1/completions", {"prompt": "Once"}),  # without a model it is SRB's dialect
     ("/v1/completions", {"prompt": "Once", "model": "m"}),
-    ("/v1/completions", {"prompt": [ONCE], "model": "m"}),
     ("/srb/v1/completions", {"prompt": "Once"}),
     ("/srb/v1/next", {"prompt": "Once"}),
     ("/api/v1/generate", {"prompt": "Once"}),

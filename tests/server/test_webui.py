@@ -39,7 +39,6 @@ def test_tokens(client: httpx.Client, engine: FakeEngine) -> None:
 
 
 def test_the_model(client: httpx.Client) -> None:
-    assert client.get("/v1/internal/health").json() == {"status": "ok"}
     reply = client.get("/v1/internal/model/info").json()
     assert reply == {"model_name": "fake", "lora_names": [], "loader": "llama.cpp"}
 

@@ -13,7 +13,6 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, Priority, Stop
 from srbwriter.session import Round, Session
-from srbwriter.session import ahead as looking
 from srbwriter.session.ahead import Budget
 from srbwriter.story import ROOT, Story
 from tests.fakes.shared_model import load_engine
@@ -23,11 +22,6 @@ from .conftest import OPTIONS, WAIT, open_session
 from .test_session import OPENING, begun, until, written
 
 FOCUSED, ALL = Budget("focused", 4096), Budget("all", 4096)
-
-
-@pytest.fixture(autouse=True)
-def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "on_battery", lambda: False)
 
 
 @pytest.fixture

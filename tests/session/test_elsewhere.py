@@ -103,7 +103,8 @@ def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path)
         current = session.round
         assert all("worn out" in str(branch.error) for branch in current.branches)
         server.always = None
-        session.reroll_all()
+        for index in range(4):
+            session.steer(index, "reroll")
         current.generation.wait(WAIT)
         assert [branch.text for branch in current.branches] == [STORY[:24]] * 4
         session.close()

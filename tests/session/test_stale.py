@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.types import Stop
-from srbwriter.session import Session, ahead
+from srbwriter.session import Session
 from srbwriter.session.ahead import Budget
 from srbwriter.session.prefix import Prefix
 from srbwriter.story import Story
@@ -99,10 +99,7 @@ def test_branches_that_are_still_written_go_on_while_the_text_changes(session: S
     session.stop_all()
 
 
-def test_nothing_is_written_ahead_of_picks_of_stale_branches(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ahead, "on_battery", lambda: False)
+def test_nothing_is_written_ahead_of_picks_of_stale_branches(session: Session) -> None:
     session.look_ahead.budget = Budget("focused", 4096)
     until(session, lambda: session.look_ahead.share(0) == 1.0)
     session.set_text(RENAMED)

@@ -1,4 +1,4 @@
-"""Text token by token in a session: characters and ids, forks and bans, and what is looked up once."""
+"""Text token by token in a session: characters and ids, forks, and what is looked up once."""
 
 from __future__ import annotations
 
@@ -82,22 +82,6 @@ def test_a_fork_begins_exactly_so_and_takes_a_row_for_its_token(session: Stepped
     )
 
 
-def test_a_ban_keeps_what_stands_before_and_holds_until_another_take(session: SteppedSession) -> None:
-    written(session)
-    text = session.tokens.branch_tokens(0).result(WAIT)
-    old = session.round.branches[0].ids
-    for _ in range(2):
-        text = session.tokens.branch_tokens(0).result(WAIT)
-        banned = text.tokens[3].id
-        session.tokens.ban(text, 3)
-        session.settle()
-        session.step(6)
-        branch = session.round.branches[0]
-        assert branch.ids[:3] == old[:3] and branch.ids[3] != banned
-    assert len(session.tokens.without(text, 3)) == 2
-    assert branch.ids[3] not in session.tokens.without(text, 3)
-
-
 def test_the_story_is_forked_inside_of_a_character(session: SteppedSession) -> None:
     text = session.tokens.story_tokens().result(WAIT)
     assert "".join(TEXT[a.start : b.start] for a, b in zip(text.tokens, text.tokens[1:], strict=False))
@@ -112,15 +96,6 @@ def test_the_story_is_forked_inside_of_a_character(session: SteppedSession) -> N
         assert branch.ids[: place + 1 - first] == tuple(token.id for token in text.tokens[first : place + 1])
     session.undo()
     assert session.text() == TEXT
-
-
-def test_a_ban_in_the_story_is_a_round_without_the_word(session: SteppedSession) -> None:
-    text = session.tokens.story_tokens().result(WAIT)
-    place = text.place_of(TEXT.index(" cat") + 2)
-    session.tokens.ban(text, place)
-    session.step(2)
-    assert session.text() == "It rained all day. The naïve"
-    assert all(branch.ids[0] != text.tokens[place].id for branch in session.round.branches)
 
 
 def test_an_engine_that_tells_none_writes_all_the_same(

@@ -67,7 +67,7 @@ def test_pasted_words_are_not_words_of_today(session: Session) -> None:
     session.edit(Edit(11, 11, "Copied from a letter. "), pasted=True)
     assert session.story.today().words == 2
     session.edit(Edit(33, 33, "She read it."))
-    assert session.story.today().words == 5 and session.words == 9
+    assert session.story.today().words == 5 and session.story.words(session.node) == 9
     session.undo()
     assert session.undo() == "paste" and session.text() == "It rained. "
     assert session.story.today().words == 2

@@ -15,7 +15,7 @@ from srbwriter.session import Session, prompting
 from srbwriter.session.ahead import Budget, LookAhead
 from srbwriter.session.prompting import REQUEST, wish_note
 from srbwriter.session.round import wish_of
-from srbwriter.session.wishes import MOST_KEPT, ask_wish, earlier_wishes
+from srbwriter.session.wishes import ask_wish
 from srbwriter.story import Refused, Story
 from srbwriter.story.context import place_near_end
 from srbwriter.story.context.assemble import NEAR_END
@@ -86,7 +86,7 @@ def test_the_nodes_of_a_round_keep_its_wish(story: Session, file: Path) -> None:
     ask(story, "longer")
     story.close()
     with closing(open_again(file)) as again:
-        assert again.round.wish == "longer" and earlier_wishes(again.story) == ["shorter", "longer"]
+        assert again.round.wish == "longer"
         again.steer(2, "reroll")  # an engine has the round only now
         written(again)
         assert "longer" in prompt_of(again, 2)
@@ -153,14 +153,6 @@ def test_what_follows_a_branch_with_a_wish_is_prefetched(story: Session) -> None
     ready_made = story.round.branches[3].text  # type: ignore[union-attr]
     story.pick(3, go_on=True)
     assert story.round.generation.done and story.text() == TEXT + ready_made  # type: ignore[union-attr]
-
-
-def test_earlier_wishes_are_each_kept_once(story: Session) -> None:
-    for wish in ("b", *map(str, range(MOST_KEPT - 1)), "a", "5"):
-        ask_wish(story, wish)
-    earlier = earlier_wishes(story.story)
-    assert len(earlier) == MOST_KEPT and earlier[-2:] == ["a", "5"] and earlier.count("5") == 1
-    assert "b" not in earlier
 
 
 @pytest.mark.parametrize("index", [None, 1])

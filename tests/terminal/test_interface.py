@@ -24,7 +24,7 @@ def test_a_sitting_in_a_terminal_of_16_colours(terminal: Terminal) -> None:
     file = make_story(terminal.folder)
     terminal.start(file, "--theme", "mine", env={"TERM": "xterm", "COLORTERM": ""})
     terminal.type("and rained, ")  # which the terminal itself shows until the program takes it
-    said = "Showing lamplight until the theme mine can be read"
+    said = "There is no theme 'mine'; showing lamplight"
     terminal.wait(lambda screen: said in " ".join(screen.split()), "a line about the theme")
     terminal.wait(lambda _: text_of(file) == f"{OPENING}and rained, ", "words on the disk")
     terminal.wait(says_saved, "the first screen")

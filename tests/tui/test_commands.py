@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from textual.keys import _character_to_key
-
 from srbwriter.tui import commands
-from srbwriter.tui.commands import COMMANDS, key_name
-from srbwriter.tui.prose import Prose
+from srbwriter.tui.commands import COMMANDS
 
 
 def test_every_command_has_words() -> None:
@@ -23,27 +18,6 @@ def test_no_key_means_two_things() -> None:
     ]
     assert sorted(keys) == sorted(declared)
     assert len(set(keys)) == len(keys)
-
-
-def test_a_key_of_one_character_is_shown_as_that_character() -> None:
-    keys = {key for some in commands.Keys({}).plain.values() for key in some}
-    characters = {_character_to_key(char): char for char in map(chr, range(33, 127))}
-    assert {key: key_name(key) for key in keys & set(characters)} == {
-        key: char for key, char in characters.items() if key in keys
-    }
-    signs = {"^n": "ctrl+n", "F5": "f5", "pgup": "pageup", "é": "latin_small_letter_e_with_acute"}
-    assert all(key_name(key) == sign for sign, key in signs.items())
-
-
-def test_no_key_of_a_screen_means_two_things() -> None:
-    for screen in commands.screens():
-        if issubclass(screen, Prose):
-            continue  # one that is only read inherits no keys
-        bindings = commands.screen_bindings(screen)
-        keys = Counter(key for binding in bindings for key in binding.key.split(","))
-        assert not [key for key, count in keys.items() if count > 1], screen
-        assert not bindings or screen.KEYS, screen
-        assert not [b.action for b in bindings if b.tooltip and not b.tooltip.endswith(".")]
 
 
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:

@@ -118,17 +118,3 @@ async def test_a_file_of_which_nothing_is_left_offers_no_openings(cut: Path, ope
         assert bench.app.screen is bench.screen
         assert bench.screen.editor.text == ""
         assert "reading only" in bench.said
-
-
-async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open_bench: OpenBench) -> None:
-    file = tmp_path / "story.srbw"
-    make(file)
-    with Story.open(file):
-        async with open_bench("") as bench:
-            assert bench.app.screen is bench.screen
-            assert "is open in" in bench.said
-            text = bench.screen.editor.text
-            await bench.press(*"lost")
-            bench.screen.run("memory")
-            await bench.settle()
-            assert bench.screen.editor.text == text

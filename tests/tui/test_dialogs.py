@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual import events
+from textual.widgets import HelpPanel
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
@@ -151,3 +153,22 @@ async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_
         assert story.settings(ROOT).framed is None, "what the model has anyway is not written down"
         await bench.press("escape")
         assert bench.session.text() == "It rained."
+
+
+@pytest.mark.parametrize("command", ["tree", "settings", "find"])
+async def test_help_is_shown_beside_every_dialog_and_goes_again(command: str, open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        bench.screen.run(command)
+        await bench.settle()
+        here = bench.app.screen
+        await bench.press("f1")
+        assert here.query(HelpPanel)
+        await bench.press("f1")
+        assert not here.query(HelpPanel) and bench.app.screen is here
+
+
+async def test_where_text_is_typed_a_question_mark_is_a_character(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.choose("rename_story")
+        await bench.press(*"Why?", "enter")
+        assert bench.session.title == "Why?"

@@ -1,18 +1,13 @@
-"""Knobs: what is shown can be typed again, steps stay in range, presets are read whole."""
+"""Knobs: what is shown can be typed again, steps stay in range."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
-from srbwriter.engine.parameters import validate
+from srbwriter.engine.parameters import Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling
-from srbwriter.tui import knobs
-from srbwriter.tui.knobs import KNOBS
+from srbwriter.tui.dialogs.settings import KNOBS, parse, shown
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import answer, visible
 
@@ -20,21 +15,15 @@ BY_NAME = {knob.name: knob for knob in KNOBS}
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
-def test_what_is_shown_can_be_typed_again(knob: knobs.Parameter) -> None:
+def test_what_is_shown_can_be_typed_again(knob: Parameter) -> None:
     value = knob.default
-    assert knobs.parse(knob, knobs.shown(value)) == value
-
-
-@given(st.sampled_from([knob for knob in KNOBS if knob.kind in ("int", "float")]), st.integers(-500, 500))
-def test_steps_stay_in_range(knob: knobs.Parameter, steps: int) -> None:
-    value = knobs.stepped(knob, knob.default, steps)
-    knob.check(value)
+    assert parse(knob, shown(value)) == value
 
 
 def test_texts_can_hold_newlines_and_quotes() -> None:
     stop = BY_NAME["stop"]
     value = ("\n\n", '"', "###")
-    assert knobs.parse(stop, knobs.shown(value)) == value
+    assert parse(stop, shown(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -43,22 +32,7 @@ def test_texts_can_hold_newlines_and_quotes() -> None:
 )
 def test_what_cannot_be_read_names_the_knob(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        knobs.parse(BY_NAME[name], text)
-
-
-@pytest.mark.parametrize("file", knobs.presets().values(), ids=lambda file: file.stem)
-def test_every_shipped_preset_is_one_the_engine_takes(file: Path) -> None:
-    about, sampling = knobs.read_preset(file, Sampling(temperature=1.9))
-    validate(sampling)
-    assert about
-
-
-@pytest.mark.parametrize("text", ["= =", "unknown = 1", "temperature = -5"])
-def test_a_broken_preset_names_itself_or_the_knob(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "broken.toml"
-    file.write_text(text)
-    with pytest.raises(InvalidRequest, match="broken|temperature"):
-        knobs.read_preset(file, Sampling())
+        parse(BY_NAME[name], text)
 
 
 async def test_what_was_changed_comes_first_and_typing_narrows(open_bench: OpenBench) -> None:

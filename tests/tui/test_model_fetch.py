@@ -125,21 +125,6 @@ async def test_a_model_that_cannot_be_loaded_is_not_kept(open_bench: OpenBench, 
         assert not paths.overlay_file().exists() and "no memory" in bench.said
 
 
-async def test_branches_are_not_stopped_by_a_model_that_has_arrived(
-    open_bench: OpenBench, our_hub: Hub, novelist: RecommendedModel
-) -> None:
-    async with open_bench() as bench:
-        bench.session.hold_loads()
-        await bench.write()
-        await choose(bench)
-        await ended(bench)
-        assert "Novelist 3B is here; it is used when these branches have ended" in bench.status
-        assert all(branch.live for branch in bench.session.round.branches)
-        bench.screen.run("back")
-        await bench.settle()
-        assert bench.session.loader.path == novelist.path
-
-
 async def test_a_fetch_is_stopped_and_continued_in_the_list(
     open_bench: OpenBench, our_hub: Hub, novelist: RecommendedModel
 ) -> None:
@@ -168,17 +153,12 @@ async def test_a_fetch_is_stopped_and_continued_in_the_list(
         assert start != "bytes=0-" and our_hub.files_asked()[-1].headers["Range"].startswith("bytes=")
 
 
-async def test_leaving_asks_once_and_escape_stops_a_fetch_when_no_branch_runs(
-    open_bench: OpenBench, our_hub: Hub
-) -> None:
+async def test_escape_stops_a_fetch_when_no_branch_runs(open_bench: OpenBench, our_hub: Hub) -> None:
     our_hub.hold_after = 3_000_000
     async with open_bench(fake=True) as bench:
         await bench.write()
         await choose(bench)
         await until(bench, "fetching Novelist 3B")
-        await bench.press("ctrl+q")
-        assert "Novelist 3B is being fetched. Quit again to stop that" in bench.said
-        assert bench.app.is_running
         await bench.press("escape")
         assert not any(branch.live for branch in bench.session.round.branches)
         assert bench.app.fetch.model is not None

@@ -37,17 +37,6 @@ async def test_a_killed_pane_is_dim_until_it_writes_again(colours: str, open_ben
         assert text_colour(first) == plain
 
 
-async def test_escape_first_removes_the_taking_cursor_then_stops(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        pane = bench.screen.grid.panes[0]
-        await bench.press("w", "w")
-        assert pane.take
-        await bench.press("escape")
-        assert pane.take is None and bench.screen.writing
-        await bench.press("escape")
-        assert not bench.screen.writing
-
-
 async def test_an_extended_branch_shows_its_new_words(open_bench: OpenBench) -> None:
     async with open_bench(size=(70, 20), started=64) as bench:
         pane = bench.screen.grid.panes[0]
@@ -95,14 +84,4 @@ async def test_a_pick_asks_and_takes_it_all_the_same(open_bench: OpenBench, keys
         await bench.press(*keys[-1:], "t")
         taken = bench.session.text().removeprefix(CHANGED)
         assert taken and second.startswith(taken) and (taken == second) == ("w" not in keys)
-        assert not any("earlier text" in head for head in heads(bench))
-
-
-async def test_enter_writes_new_branches_instead(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await change_text(bench)
-        before = bench.session.round
-        await bench.press("2", "enter")
-        await bench.tokens(4)
-        assert bench.session.text() == CHANGED and bench.session.round is not before
         assert not any("earlier text" in head for head in heads(bench))

@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 
 from srbwriter import paths
-from srbwriter.config import Table
-from srbwriter.config.settings import read_overlay
 from srbwriter.engine.types import InvalidRequest, ModelError
 from srbwriter.tui import clipboard
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.options import LAYOUT, OPTIONS
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import visible
 
@@ -114,23 +111,6 @@ async def test_another_story_is_opened_with_the_model_that_is_loaded(
     async with open_bench() as bench:
         await bench.press("ctrl+q")
     assert bench.session.closed and not bench.session.kept_model
-
-
-async def test_a_changed_layout_is_remembered(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.press("ctrl+l")
-    remembered, complaints = read_overlay(Table(OPTIONS))
-    assert remembered[LAYOUT.name] == "right"
-    assert not complaints
-
-
-async def test_the_progress_of_reading_is_shown(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
-        bench.session.generate()
-        bench.session.engine.progress(bench.session.round.generation, 62, 100)
-        bench.screen.pump.flush()
-        assert "reading 62 %" in bench.screen.grid.panes[0].head
-        assert "62%" in bench.status
 
 
 def test_the_desktops_clipboard_is_used_where_there_is_a_desktop(

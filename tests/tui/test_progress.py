@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 from srbwriter.tui.write import status
@@ -18,11 +17,3 @@ async def test_the_end_of_the_engine_figures_says_where_the_model_runs(open_benc
         session.model = replace(session.model, device="NVIDIA GeForce RTX 4070, 25 of 33 layers")
         line = status.engine_figures(session)
         assert line[-1] == "runs on NVIDIA GeForce RTX 4070, 25 of 33 layers"
-
-
-async def test_what_was_made_smaller_is_said_once(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
-        cast("Any", bench.session).loader = SimpleNamespace(notes=(NOTE,))
-        for _ in range(2):
-            bench.screen.flush_slowly()
-        assert bench.app.said == [NOTE]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from srbwriter.tui.dialogs.openings import offer_openings
 from tests.tui.conftest import Bench, OpenBench
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -74,7 +75,7 @@ async def test_the_screens(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, 4, settings={"interface.reduced_motion": True}, fake=True) as bench:
         await frozen(bench)
         for name, command in (
-            ("tree", "tree"), ("settings", "settings"), ("openings", "openings"),
+            ("tree", "tree"), ("settings", "settings"),
             ("context", "context"),
         ):  # fmt: skip
             bench.screen.run(command)
@@ -82,3 +83,6 @@ async def test_the_screens(open_bench: OpenBench) -> None:
             compare(bench, name)
             await bench.press("escape")
             assert bench.app.screen is bench.screen
+        offer_openings(bench.screen)
+        await bench.pilot.pause()
+        compare(bench, "openings")

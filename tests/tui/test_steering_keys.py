@@ -40,15 +40,6 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
         assert "ended already: stopped" in bench.last_said
 
 
-async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench) -> None:
-    async with open_bench(n=2) as bench:
-        panes = bench.screen.grid.panes
-        assert "^n writes branches" in str(panes[0].render_line(1).text)
-        assert not panes[0].render_line(2).text.strip()
-        await bench.write()
-        assert "ctrl+n" not in panes[0].render_line(1).text
-
-
 async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained and rai", n=2, size=(160, 40)) as bench:
         session = bench.session

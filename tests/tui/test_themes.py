@@ -8,7 +8,6 @@ import pytest
 from textual.color import Color
 
 from srbwriter.tui import themes
-from tests.tui.conftest import OpenBench
 
 SHIPPED = sorted(themes.paths.asset_dir("themes").glob("*.toml"))
 
@@ -63,17 +62,7 @@ def test_a_bad_theme_is_a_complaint_that_names_file_and_line(spoil: object, word
     assert words in complaints[0] and "bad.toml" in complaints[0]
 
 
-def test_an_own_theme_replaces_a_shipped_one_of_the_same_name() -> None:
-    assert own_theme("paper") in themes.load_all()[0]
-
-
 def test_the_shipped_theme_takes_the_place_of_an_own_one_that_cannot_be_read() -> None:
     own_theme(themes.DEFAULT, "glow = 1\n")
     found, complaints = themes.load_all()
     assert themes.DEFAULT in {file.stem for file in found} and len(complaints) == 1
-
-
-async def test_a_theme_without_a_name_is_said_too(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True, settings={"interface.theme": ""}) as bench:
-        assert bench.app.theme == themes.DEFAULT
-        assert "There is no theme ''" in bench.said

@@ -29,22 +29,6 @@ async def tokens_of_the_first(bench: Bench) -> TokenView:
     return view
 
 
-async def test_a_ban_leaves_the_cursor_in_its_place_however_slowly_it_is_written_anew(
-    open_bench: OpenBench,
-) -> None:
-    async with open_bench() as bench:
-        view = await tokens_of_the_first(bench)
-        await bench.press("home", "right", "right", "right")
-        await bench.press("b")
-        branch = bench.session.round.branches[0]
-        bench.engine_until(lambda: len(branch.buffer.ids) <= 3)
-        await looked(bench, view, len(branch.buffer.ids))  # shorter than where the cursor was
-        assert view._at is not None and view._at < 3
-        bench.engine_until(lambda: len(branch.buffer.ids) >= 8)
-        await looked(bench, view, len(branch.buffer.ids))
-        assert view._at == 3
-
-
 async def test_the_chosen_token_is_in_view_where_there_is_room_for_few(open_bench: OpenBench) -> None:
     async with open_bench(size=(42, 12)) as bench:
         view = await tokens_of_the_first(bench)

@@ -15,7 +15,7 @@ import pytest
 from srbwriter import paths
 from srbwriter.formats import transfer
 from srbwriter.tui.dialogs.ask import Ask, Confirm
-from srbwriter.tui.story.context_view import ContextView
+from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import answer, ended, opened
 
@@ -166,8 +166,8 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
     (folder / "tale.txt").write_text("Once.")
     async with open_bench() as bench:
         await asked(bench, "import", str(folder / "tale.txt"))
-        await bench.press("f8")
-        await opened(bench, ContextView)
+        await bench.press("f3")
+        await opened(bench, TreeScreen)
         gate.write_text("go on\n")
         work = bench.app.transfers._process
         assert work is not None and work.wait(60)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.story import ROOT
 from srbwriter.tui.dialogs.openings import begin_sample, load_prompts
 from srbwriter.tui.dialogs.picker import Picker
@@ -43,22 +40,6 @@ async def test_a_branch_of_an_earlier_sitting_is_extended(open_bench: OpenBench)
         assert session.text() == "It rained." + now[0]
 
 
-async def test_extend_goes_on_from_the_end(open_bench: OpenBench) -> None:
-    async with open_bench(n=2) as bench:
-        session = bench.session
-        session.stop = replace(session.stop, max_tokens=600, ignore_eog=False)
-        await bench.write(4)
-        finish(bench)
-        ended = [b for b in session.round.branches if b.finish_reason is FinishReason.EOG]
-        assert ended, "no branch came to the story's end"
-        await bench.on_panes()
-        bench.screen.grid.go(ended[0].index)
-        text = ended[0].text
-        await bench.press("e")
-        await bench.tokens(10)
-        assert ended[0].text.startswith(text) and len(ended[0].ids) >= 10 and len(ended[0].text) > len(text)
-
-
 async def test_branches_are_shown_until_those_that_wait_for_the_model_are_written(
     open_bench: OpenBench,
 ) -> None:
@@ -76,17 +57,6 @@ async def test_branches_are_shown_until_those_that_wait_for_the_model_are_writte
         session.finish_loading()
         await bench.tokens(3)
         assert [pane.text for pane in bench.screen.grid.shown] != before
-
-
-@pytest.mark.parametrize("key", ["r", "backspace"])
-async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench: OpenBench) -> None:
-    async with open_bench(n=2, started=30) as bench:
-        branch = bench.session.round.branches[0]
-        await bench.press("space")
-        assert branch.state is BranchState.PAUSED
-        await bench.press(key)
-        await bench.tokens(3)
-        assert branch.state is BranchState.WRITING
 
 
 async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open_bench: OpenBench) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-from ..devices import Build, Device, Kind, processor_features
+from ..devices import Build, Device, Kind
 from .library import L, library
 
 _KINDS: tuple[Kind, ...] = ("cpu", "gpu", "igpu", "accelerator", "meta")  # enum ggml_backend_dev_type
@@ -41,7 +41,7 @@ def read_build() -> Build:
         binding=version("llama-cpp-python"),
         ggml=" ".join(filter(None, (_ggml("ggml_version"), _ggml("ggml_commit")))),
         backends=tuple(_backends()),
-        features=processor_features(L.llama_print_system_info().decode("utf-8", "replace")),
+        features=_text(L.llama_print_system_info()),
     )
 
 

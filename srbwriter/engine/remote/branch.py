@@ -12,9 +12,8 @@ import time
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ...prose import Scanner, last_sentence_start
 from ..generation import BEYOND_THE_END, Branch, Buffer, Generation, listener_error
-from ..rules import SCANNERS, stop_pattern
+from ..rules import StopRules
 from ..seeds import derive_seed
 from ..types import (
     Added,
@@ -37,7 +36,6 @@ from .vocabulary import decode, encode, piece
 
 SEEDS = 1 << 31
 """Every server takes the seeds below."""
-_CONTEXT = 64  # characters of earlier text from which a sentence is recognized
 
 
 class RemoteRequest:
@@ -153,47 +151,25 @@ class RemoteBranch:
 
     def look(self) -> None:
         """Let the rules see the text that is shown, from ``_floor`` on; what is held back is forgotten."""
-        stop, text, self.held = self.branch.stop_rule, self.branch.text, ""
-        self._pattern = stop_pattern(stop.strings)
-        self._scanner: Scanner | None = None
-        if stop.boundary is not None:
-            begin = max(self._floor - _CONTEXT, 0)
-            self._scanner = SCANNERS[stop.boundary](begin)
-            self._scanner.feed(text[begin : self._floor])
-            self._scanner.mark()
-            self._scanner.feed(text[self._floor :])
+        self.held, self._rules = "", StopRules(self.branch.stop_rule, self.branch.text, self._floor)
 
     # ---- what the server writes
 
     def receive(self, text: str) -> None:
         """Add a token's text, show what no stop rule may still cut off, and end where one says so."""
-        branch, stop, now = self.branch, self.branch.stop_rule, time.monotonic()
+        branch, now = self.branch, time.monotonic()
         self.failures, branch.error = 0, None
         branch.started_at = branch.started_at or now
         branch.changed_at = now
         self.set_state(BranchState.WRITING)
         self.tokens += 1
-        window, hold, may_end = self.held + text, 0, self.tokens >= stop.min_tokens
-        ends: list[tuple[int, FinishReason, str | None]] = []
-        match = self._pattern.search(window, partial=True) if self._pattern is not None else None
-        if match is not None and match.partial:
-            hold = len(window) - match.start()
-        elif match is not None:
-            keep = match.end() if stop.include_string else match.start()
-            ends.append((keep, FinishReason.STOP, match.group()))
-        if self._scanner is not None and stop.boundary is not None:
-            unit_ends = self._scanner.feed(text)
-            hold = max(hold, self._scanner.held)
-            if unit_ends and may_end:
-                ends.append((max(unit_ends[0] - self.chars, 0), FinishReason(stop.boundary), None))
-        if may_end and self.tokens > stop.after_min_tokens:
-            ends += [(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
-        if ends:
-            keep, reason, stop_text = min(ends, key=lambda end: end[0])
+        window, may_end = self.held + text, self.tokens >= self.min_tokens
+        keep, ending = self._rules.judge(window, text, self.chars, may_end, self.tokens)
+        keep = max(keep, 0)
+        if ending is not None:
             self.held = window[:keep]
-            self.finish(reason, stop_text)
+            self.finish(ending.reason, ending.stop_text)
         else:
-            keep = max(len(window) - hold, 0)
             self.held = window[keep:]
             self.show(window[:keep])
 
@@ -271,14 +247,8 @@ class RemoteBranch:
         self.begin(begin)
 
     def rewind(self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None) -> None:
-        branch, ends = self.branch, self.branch.buffer.ends
-        if tokens is not None:
-            kept = ends[-tokens - 1] if tokens < len(ends) else 0
-        elif chars is not None:
-            kept = max(self.chars - chars, 0)
-        else:
-            kept = last_sentence_start(branch.text, sentences or 0)
-        self._back_to(kept, seed, branch.stop_rule)
+        kept = self.branch.chars_before(tokens, chars, sentences)
+        self._back_to(kept, seed, self.branch.stop_rule)
 
     def _back_to(self, chars: int, seed: int | None, stop: Stop) -> None:
         """Go on from the first ``chars`` characters, at which the stop rules do not look."""

@@ -15,7 +15,7 @@ import msgspec
 from .. import limits
 from ..backend import WITHOUT_CACHE
 from ..capabilities import Capabilities
-from ..parameters import OF_SAMPLING, read_schema, spelled
+from ..parameters import OF_SAMPLING, notation, read_schema, spelled
 from ..types import FinishReason, InvalidRequest, ModelInfo, RemoteError
 from .transport import IS_IT_AN_ENGINE, Transport, own_words, unreadable
 from .vocabulary import FINGERPRINT, SIZE
@@ -39,7 +39,7 @@ _CONSTRAINTS: Mapping[str, str] = {"grammar": "grammar", "json_schema": "json", 
 """vLLM's names."""
 _HERE = (
     "token_ids", "logit_bias", "without", "logprobs", "next_logprobs", "next_ids", "prompt_logprobs",
-    "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "penalty_prompt", "max_seconds",
+    "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "max_seconds",
 )  # fmt: skip
 """What only an engine in this process can do."""
 
@@ -107,10 +107,8 @@ class Dialect:
 
     def lines(self) -> list[str]:
         """Return the facts that are shown to a person, one per line."""
-        whose = "its own template there" if self.template else "ChatML, for want of its own template"
         return [
             f"{self.server} ({self.name}), model {self.info.name}, {self.info.n_ctx} tokens",
-            f"chats are put into words by {whose}",
             "has not: " + ", ".join(sorted(self.capabilities.missing)),
         ]
 
@@ -188,9 +186,8 @@ class VLLM(Dialect):
         body |= {"min_tokens": least, "max_tokens": most, "ignore_eos": first.stop_rule.ignore_eog}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
-        known = {theirs: getattr(first.sampling, ours) for ours, theirs in _CONSTRAINTS.items()}
-        if constraint := {name: value for name, value in known.items() if value}:
-            body["structured_outputs"] = constraint
+        if kind := notation(first.sampling):
+            body["structured_outputs"] = {_CONSTRAINTS[kind]: getattr(first.sampling, kind)}
         return body
 
     async def apply_template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
@@ -212,10 +209,9 @@ def _end(reason: str | None) -> FinishReason | None:
 
 def _window_of(card: Mapping[str, Any]) -> int:
     """Return the context's tokens from one of the usual places of a model's card; 0 if none has them."""
-    meta = cast("dict[str, Any]", card.get("meta") or {})
-    places = [card.get(name) for name in ("max_model_len", "context_length", "context_window", "n_ctx")]
-    places += [meta.get("n_ctx"), meta.get("n_ctx_train")]
-    return next((int(value) for value in places if isinstance(value, int | float) and value > 0), 0)
+    known = {**card, **cast("dict[str, Any]", card.get("meta") or {})}
+    names = ("max_model_len", "context_length", "context_window", "n_ctx", "n_ctx_train")
+    return next((int(known[name]) for name in names if isinstance(known.get(name), int | float)), 0)
 
 
 def _template_fields(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,14 +291,14 @@ class Srb(LlamaCpp):
     name, server, lacks = "srb", "srbwriter there", frozenset[str]()
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        first, n = branches[0], len(branches)
-        sampling, request = first.branch.sampling, first.request.asked
+        first, sampling, request = branches[0], branches[0].branch.sampling, branches[0].request.asked
         body = super().encode(text, branches, most, least)
-        body |= {"n": n, "min_tokens": least, "stop": [], "after_any": []}
+        body |= {"min_tokens": least, "stop": [], "after_any": []}
         body |= {"banned_phrases": list(sampling.banned_phrases), "regex": sampling.regex}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
-        if first.at_prompt and n == len(first.request.branches):  # who is rolled again is drawn by itself
+        all_of_them = len(branches) == len(first.request.branches)
+        if first.at_prompt and all_of_them:  # who is rolled again is drawn by itself
             body["siblings"] = request.siblings
         return body
 
@@ -321,9 +317,10 @@ async def connect(transport: Transport) -> Dialect:
     if options.dialect not in _DIALECTS and options.dialect != "auto":
         raise InvalidRequest("dialect", f"{options.dialect!r} is none of auto, {', '.join(_DIALECTS)}")
     answer: Any = await transport.ask("GET", "/v1/models")
-    listed: Any = cast("dict[str, Any]", answer).get("data") if isinstance(answer, dict) else None
-    known = cast("list[Any]", listed) if isinstance(listed, list) else []
-    cards: list[dict[str, Any]] = [card for card in known if isinstance(card, dict) and "id" in card]
+    try:
+        cards: list[dict[str, Any]] = [card for card in answer["data"] if "id" in card]
+    except (KeyError, TypeError):
+        cards = []
     owner = str(cards[0].get("owned_by", "")).lower() if cards else ""
     ours = bool(cards) and "engine_state" in cards[0]
     found = {"llamacpp": "srb" if ours else "llamacpp", "vllm": "vllm"}.get(owner, "openai")

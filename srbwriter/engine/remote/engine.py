@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import aclosing
 from dataclasses import replace
+from random import Random
 from typing import Any, cast
 
 from ..backend import WithoutCache
@@ -24,13 +24,11 @@ from ..checks import Checks
 from ..ending import close_at_exit
 from ..generation import Command, Generation
 from ..parameters import notation, read_schema, validate
-from ..prompt import token_ids
-from ..seeds import derive_seed
+from ..prompt import read_prompt
 from ..types import (
     BranchState,
     Cancelled,
     EngineClosed,
-    EngineError,
     EngineStats,
     FinishReason,
     ModelInfo,
@@ -74,10 +72,9 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
     def __init__(self, options: RemoteOptions) -> None:
         self.options, self.transport, self.max_branches = options, Transport(options), options.max_branches
         self.generated = self.prompt_tokens = 0
+        self._checks = Checks(SIZE, options.max_branches, self._check_rules)
         self.notices: set[str] = set()
-        self._numbers, self._drawn = itertools.count(1), itertools.count()
-        seed = options.seed
-        self._seed = seed if seed is not None else int.from_bytes(os.urandom(4), "little")
+        self._numbers, self._chance = itertools.count(1), Random(options.seed)
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._loop, self._ended = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="srbwriter-remote", daemon=True)
@@ -165,7 +162,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         """
         self._check_open()
         self._checks.check_request(request)
-        ids = token_ids(self, "prompt", request.prompt, request.parse_special)
+        ids = read_prompt(self, request.prompt, request.parse_special)[0]
         fitted = tuple(fit(ids, request, self.n_ctx))
         generation = Generation(next(self._numbers), request, self._post)
         generation.prompt_ids, generation.truncated = fitted, len(fitted) != len(ids)
@@ -173,7 +170,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         samplings, stops = for_each(request.sampling, request.n), for_each(request.stop, request.n)
         base = samplings[0].seed
         if base is None:
-            base = derive_seed(self._seed, next(self._drawn)) % (SEEDS >> 1)
+            base = self._chance.randrange(SEEDS >> 1)
         self.check_ids(request.begin)
         for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
             own = sampling.seed if isinstance(request.sampling, tuple) else None
@@ -209,10 +206,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         return render(template, messages, bos="", eos="", **options)
 
     # ---- checks
-
-    @property
-    def _checks(self) -> Checks:
-        return Checks(SIZE, self.max_branches, self._check_rules)
 
     def _check_rules(self, request: Request, samplings: Sequence[Sampling], stops: Sequence[Stop]) -> None:
         """Raise NotSupported for the first field that the server lacks, unless it has its default."""
@@ -288,8 +281,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
             error = failure
         except Exception as failure:  # a defect of ours, or an answer that nobody expected
             log.exception("a request elsewhere failed")
-            for each in (each for each in branches if each.answer is task):
-                each.fail(EngineError(f"{self.dialect.server}: {failure!r}"))
+            error = RemoteError(self.transport.where, repr(failure), again=False)
         if broken := [each for each in branches if each.answer is task]:
             log.warning("request %d: %s", request.generation.number, error)
             attempt = max(self._break_off(each, error) for each in broken)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from starlette.responses import Response
@@ -86,15 +87,11 @@ def read(body: Body, services: Services, usual: Mapping[str, Any] | None = None)
 
 
 async def generate(call: Call, stream: bool = False) -> Response:
+    """Answer with texts, or with tokens as events; with n > 1 each says whose it is."""
     request = await call.work(lambda: read(call.body, call.services))
     answer = KoboldAnswer(call.body, call.services, request)
     answer.stream = stream
     return await call.reply([request], answer, tag=tag_of(call))
-
-
-async def generate_stream(call: Call) -> Response:
-    """Answer with tokens as events; with n > 1 each says whose it is."""
-    return await generate(call, stream=True)
 
 
 class KoboldAnswer(Answer):
@@ -204,7 +201,8 @@ DIALECT = Dialect(
     (
         Row("POST /api/v1/generate", generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
             _GENERATE),
-        Row("POST /api/extra/generate/stream", generate_stream, "one token an event", _GENERATE),
+        Row("POST /api/extra/generate/stream", partial(generate, stream=True), "one token an event",
+            _GENERATE),
         Row("POST /api/extra/generate/check", check, "what has been written so far", "genkey"),
         Row("POST /api/extra/abort", abort, "stop what this client asked for", "genkey"),
         Row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer",

@@ -7,13 +7,13 @@ https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from starlette.responses import Response
 
-from srbwriter.engine.limits import check_range
 from srbwriter.engine.types import (
     ONLY_READ,
     EngineStats,
@@ -41,10 +41,9 @@ from ..answer import (
 from ..body import Body, read_request, with_prompt
 from ..errors import ApiError, bad
 from ..http import Call, Dialect, Row, json_response
-from ..prompts import SystemPrompt, fill, read_chat, read_ids, read_mixed, read_prompts, refuse_media
-from ..registry import Record
+from ..prompts import fill, put_before, read_chat, read_ids, read_mixed, read_prompts, refuse_media
 from ..run import FINGERPRINT, Services
-from .openai import CHAT, EMBEDDINGS, native_embeddings
+from .openai import CHAT, EMBEDDINGS, embeddings
 
 # ---- completions
 
@@ -60,7 +59,7 @@ def _read_common(body: Body, services: Services) -> tuple[Request, CompletionAns
     return request, CompletionAnswer(body, services, request)
 
 
-def read_completion(call: Call) -> tuple[list[Request], CompletionAnswer, SystemPrompt | None]:
+def read_completion(call: Call) -> tuple[list[Request], CompletionAnswer, str | None]:
     """Return what continues one or several prompts, and the system prompt that the body sets.
 
     A system prompt that comes without a prompt is only read. Raises ApiError.
@@ -68,33 +67,30 @@ def read_completion(call: Call) -> tuple[list[Request], CompletionAnswer, System
     body, services = call.body, call.services
     request, answer = _read_common(body, services)
     changed = _read_system_prompt(call)
-    system = changed or services.system
+    system = services.system if changed is None else changed
     if changed is not None and not body.has("prompt"):
         request, prompts = replace(request, stop=ONLY_READ), [""]
     else:
         prompts = read_prompts(body.raw("prompt"), services.engine)
-        if "" in prompts and not system.prompt:
+        if "" in prompts and not system:
             raise bad("prompt", "empty")
     engine = services.engine
-    return [system.put_before(with_prompt(request, one), engine) for one in prompts], answer, changed
+    return [put_before(with_prompt(request, one), system, engine) for one in prompts], answer, changed
 
 
-def _read_system_prompt(call: Call) -> SystemPrompt | None:
+def _read_system_prompt(call: Call) -> str | None:
     """Return the text that the body puts before every later prompt, as llama.cpp did. Raises ApiError."""
     value = call.body.raw("system_prompt")
     if value is None:
         return None
     if not call.client.admin:
         raise ApiError(403, "system_prompt stands before the prompts of all clients: it takes an admin key")
-    if isinstance(value, str):
-        return SystemPrompt(value)
-    given = Body(call.body.mapping("system_prompt") or {})
-    return SystemPrompt(given.text("prompt"), given.text("anti_prompt"), given.text("assistant_name"))
+    return value if isinstance(value, str) else Body(call.body.mapping("system_prompt") or {}).text("prompt")
 
 
 async def completion(call: Call) -> Response:
     requests, answer, changed = await call.work(lambda: read_completion(call))
-    response = await _reply(call, requests, answer)
+    response = await call.reply(requests, answer)
     if changed is not None:  # only now: nothing has refused the request
         call.services.system = changed
     return response
@@ -109,37 +105,17 @@ async def infill(call: Call) -> Response:
         ids = fill(engine, prefix + body.text("prompt"), suffix)
         return [with_prompt(request, ids, add_bos=True)], answer
 
-    return await _reply(call, *await call.work(read))
-
-
-async def _reply(call: Call, requests: Sequence[Request], answer: CompletionAnswer) -> Response:
-    body, services = call.body, call.services
-    name = "id_slot" if body.has("id_slot") else "slot_id"
-    number = body.integer(name, -1)
-    number = max(number, -1) if name == "slot_id" else number  # older clients send any negative number
-    check_range(name, number, -1, services.max_n - 1)
-    answer.slot = number
-    return await call.reply(requests, answer)
+    return await call.reply(*await call.work(read))
 
 
 class CompletionAnswer(Answer):
-    """One object for each branch; or chunks with content, then a final object for each; no ``[DONE]``.
-
-    Its branches have slots from ``slot`` on, if that is not -1.
-    """
-
-    slot = -1
+    """One object for each branch; or chunks with content, then a final object for each; no ``[DONE]``."""
 
     def __init__(self, body: Body, services: Services, request: Request) -> None:
         super().__init__(body, services, request)
-        self.return_tokens, self.fields = body.flag("return_tokens"), body.texts("response_fields")
+        self.return_tokens = body.flag("return_tokens")
         self._counts: dict[int, int] = {}
         self._prompts: dict[int, str] = {}
-
-    def begin(self, record: Record) -> None:
-        super().begin(record)
-        if self.slot >= 0:
-            record.slots = [(self.slot + index) % self.services.max_n for index in range(len(record.slots))]
 
     def answer(self) -> Any:
         results = [self._result(index) for index in range(len(self.record.branches))]
@@ -150,7 +126,7 @@ class CompletionAnswer(Answer):
         if self.request.logprobs:
             tokens = branch_tokens(self.engine, self.of(index)[1])
             result["completion_probabilities"] = self._probabilities(tokens)
-        return _select(result, self.fields)
+        return result
 
     def _final(self, index: int) -> dict[str, Any]:
         """Return the last object of a branch; in a stream it has no content."""
@@ -209,7 +185,7 @@ class CompletionAnswer(Answer):
         return frame(chunk)
 
     def last(self, index: int, event: Finished) -> str:
-        return frame(_select(self._final(index), self.fields))
+        return frame(self._final(index))
 
     def _probabilities(self, tokens: Sequence[Written]) -> list[dict[str, Any]]:
         """Return ``completion_probabilities`` in today's shape, with the one of 2024 beside it."""
@@ -231,20 +207,6 @@ class CompletionAnswer(Answer):
                 "probs": [{"tok_str": token_text(engine, id), "prob": math.exp(p)} for id, p in top],
             })  # fmt: skip
         return entries
-
-
-def _select(value: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """Return only ``fields``; ``a/b`` takes b out of a and puts it at the top, as llama.cpp does."""
-    if not fields:
-        return dict(value)
-    chosen: dict[str, Any] = {}
-    for path in fields:
-        found: Any = value
-        for part in path.split("/"):
-            found = cast("dict[str, Any]", found).get(part) if isinstance(found, Mapping) else None
-        if found is not None:
-            chosen[path.rsplit("/", 1)[-1]] = found
-    return chosen
 
 
 # ---- tokens and templates
@@ -295,25 +257,17 @@ async def apply_template(call: Call) -> dict[str, str]:
 
 
 def slots(call: Call) -> list[dict[str, Any]]:
+    """Answer with the state of every slot in numbers, without any text.
+
+    Free slots are shown as busy for branches that have none, such as the terminal's.
+    """
     if not call.settings.slots:
         raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
     busy = call.services.busy_branches()
     if busy == call.services.max_n and call.switch("fail_on_no_slot"):
         raise ApiError(503, "no slot available", headers={"Retry-After": "1"})
-    return _slot_objects(call, busy)
-
-
-_OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "banned_phrases", "dry_sequence_breakers")
-
-
-def _slot_objects(call: Call, busy: int) -> list[dict[str, Any]]:
-    """Return the state of every slot in numbers, without any text.
-
-    Free slots are shown as busy for branches that have none, such as the terminal's.
-    """
     engine, most, taken = call.engine, call.services.max_n, call.services.registry.busy_slots()
-    settings = settings_object(engine, read_request(Body({}), call.services), {})
-    params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
+    params = settings_object(engine, read_request(Body({}), call.services), {})
     free = [number for number in range(most) if number not in taken]
     lent = free[: max(busy - len(taken), 0)]
     objects: list[dict[str, Any]] = []
@@ -339,23 +293,13 @@ def _slot_objects(call: Call, busy: int) -> list[dict[str, Any]]:
 # ---- the state of the server
 
 
-def health(call: Call) -> Response:
+def health(call: Call) -> dict[str, Any]:
     services = call.services
     if services.loader.error is not None:
         raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
     busy, most = services.busy_branches(), services.max_n  # 503 while the model is being loaded
-    full = busy == most
-    answer: dict[str, Any] = {
-        "status": "no slot available" if full else "ok",
-        "issues": [],
-        "slots_idle": most - busy,
-        "slots_processing": busy,
-    }
-    if call.switch("include_slots") and services.settings.slots:
-        answer["slots"] = _slot_objects(call, busy)
-    if full and call.switch("fail_on_no_slot"):
-        return json_response(answer, 503, {"Retry-After": "1"})
-    return json_response(answer)
+    status = "no slot available" if busy == most else "ok"
+    return {"status": status, "slots_idle": most - busy, "slots_processing": busy}
 
 
 def props(call: Call) -> dict[str, Any]:
@@ -382,14 +326,8 @@ def props(call: Call) -> dict[str, Any]:
         "bos_token": token_text(engine, engine.bos),
         "eos_token": token_text(engine, engine.eos),
         "build_info": FINGERPRINT,
-        "system_prompt": services.system.prompt,
-        "assistant_name": services.system.assistant_name,
-        "user_name": services.system.anti_prompt,
+        "system_prompt": services.system,
     }
-
-
-def change_props(call: Call) -> None:
-    raise ApiError(501, "this server does not change its properties while it runs")
 
 
 def metrics(call: Call) -> Response:
@@ -423,36 +361,25 @@ def metrics(call: Call) -> Response:
     return Response(text, 200, headers, "text/plain; version=0.0.4; charset=utf-8")
 
 
-def lora_adapters(call: Call) -> list[dict[str, Any]]:
-    """The adapters that are loaded, and how much of each."""
-    return [
-        {"id": number, "path": path, "scale": scale, "task_name": "", "prompt_prefix": ""}
-        for number, (path, scale) in enumerate(call.engine.adapters)
-    ]
-
-
 _STREAM = "stream:boolean stream_options:object"
 DIALECT = Dialect(
     "llama.cpp",
     (
-        Row("GET /health /v1/health", health, "whether the model is ready", public=True,
-            query="include_slots:boolean fail_on_no_slot:boolean"),
+        Row("GET /health /v1/health", health, "whether the model is ready", public=True),
         Row("POST /completion /completions", completion, "branches of one or several prompts",
-            f"prompt! {_STREAM} n_probs:integer return_tokens:boolean id_slot:integer "
-            "timings_per_token:boolean penalty_prompt:prompt post_sampling_probs:boolean "
-            "response_fields:texts system_prompt:any +"),
+            f"prompt! {_STREAM} n_probs:integer return_tokens:boolean "
+            "timings_per_token:boolean post_sampling_probs:boolean "
+            "system_prompt:any +"),
         Row("POST /infill", infill, "text for the gap between two texts",
             f"input_prefix! input_suffix! prompt:string {_STREAM} +"),
         Row("POST /tokenize /v1/tokenize", tokenize, "text as token ids",
             "content add_special:boolean parse_special:boolean with_pieces:boolean"),
         Row("POST /detokenize /v1/detokenize", detokenize, "token ids as text", "tokens!:ids"),
         Row("POST /apply-template", apply_template, "a conversation as one prompt", CHAT),
-        Row("POST /embedding /embeddings", native_embeddings, "embeddings of texts",
+        Row("POST /embedding /embeddings", partial(embeddings, native=True), "embeddings of texts",
             f"content!:prompt {EMBEDDINGS}"),
         Row("GET /props", props, "the server's settings and the model's"),
-        Row("POST /props", change_props, "change settings; not possible here"),
         Row("GET /slots", slots, "what every slot is doing", query="fail_on_no_slot:boolean"),
         Row("GET /metrics", metrics, "figures for Prometheus"),
-        Row("GET /lora-adapters", lora_adapters, "LoRA adapters and their scales"),
     ),
 )  # fmt: skip

@@ -21,14 +21,13 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import Finished, NotSupported, Prompt, Request
 
 from ..answer import Answer, Written, branch_tokens, encode, finish_reason, timings
 from ..body import Body, read_request, stop_also, with_prompt
 from ..errors import ApiError, bad, missing
 from ..http import Call, Dialect, Row, json_response
-from ..prompts import ChatPrompt, fill, read_chat, read_ids
+from ..prompts import ChatPrompt, fill, read_chat
 from ..run import Services
 
 VERSION = "0.12.6"
@@ -87,6 +86,8 @@ def read_generate(body: Body, services: Services) -> tuple[list[Request], Ollama
     text, system, suffix = body.text("prompt"), body.text("system"), body.text("suffix")
     if body.text("template"):
         raise bad("template", "Go templates are not read here; use raw")
+    if body.raw("context"):
+        raise bad("context", "answers have none here; use /api/chat")
     plain = not suffix and (raw or not _has_template(services))
     if suffix:
         try:
@@ -102,15 +103,9 @@ def read_generate(body: Body, services: Services) -> tuple[list[Request], Ollama
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": text})
         prompt = (chat := read_chat(Body({"messages": messages}), services)).prompt
-    add_bos = chat.add_bos
-    if body.raw("context"):
-        before = read_ids("context", body.raw("context"), engine)
-        check_prompt("prompt", len(prompt))
-        after = engine.tokenize(prompt, parse_special=True) if isinstance(prompt, str) else prompt
-        prompt, add_bos, plain = [*before, *after], False, False
-    request = with_prompt(_read_common(body, services, chat.stops), prompt, add_bos=add_bos)
+    request = with_prompt(_read_common(body, services, chat.stops), prompt, add_bos=chat.add_bos)
     request = services.put_system_before(request) if plain else request
-    return [request], OllamaAnswer(body, services, request, keeps_context=not raw)
+    return [request], OllamaAnswer(body, services, request)
 
 
 def read_conversation(body: Body, services: Services) -> tuple[list[Request], OllamaAnswer]:
@@ -155,21 +150,15 @@ def _text(text: str, chat: bool) -> dict[str, Any]:
 
 
 class OllamaAnswer(Answer):
-    """A line of JSON for each piece, and a last one with counts and times in nanoseconds.
-
-    ``keeps_context``: it ends with the tokens of prompt and text.
-    """
+    """A line of JSON for each piece, and a last one with counts and times in nanoseconds."""
 
     headers = {"content-type": "application/x-ndjson"}
     ping = b""
     error_body = staticmethod(error_body)
 
-    def __init__(
-        self, body: Body, services: Services, request: Request, *, chat: bool = False,
-        keeps_context: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, body: Body, services: Services, request: Request, *, chat: bool = False) -> None:
         super().__init__(body, services, request)
-        self._chat, self._keeps_context = chat, keeps_context
+        self._chat = chat
         self._model, self.stream = _model(body, services), body.flag("stream", True)
 
     def answer(self) -> dict[str, Any]:
@@ -203,11 +192,9 @@ class OllamaAnswer(Answer):
         generation = branch.generation
         known = timings(generation, branch)
         prompt, predicted = (max(int(known[f"{name}_ms"] * 1e6), 1) for name in ("prompt", "predicted"))
-        context = {"context": [*generation.prompt_ids, *branch.ids]} if self._keeps_context else {}
         return {
             "done": True,
             "done_reason": finish_reason(branch.finish_reason),
-            **context,
             "total_duration": prompt + predicted,
             "load_duration": 1,
             "prompt_eval_count": len(generation.prompt_ids),
@@ -305,7 +292,7 @@ DIALECT = Dialect(
         Row("GET /api/ps", running, "the models that are loaded"),
         Row("POST /api/show", show, "a model by name", "model! stream:boolean"),
         Row("POST /api/generate", generate, "a text that answers or continues a prompt",
-            f"{_COMMON} prompt:string suffix system raw:boolean context:ids"),
+            f"{_COMMON} prompt:string suffix system raw:boolean"),
         Row("POST /api/chat", partial(generate, chat=True), "the next message of a conversation",
             f"{_COMMON} messages"),
     ),

@@ -238,56 +238,20 @@ EMBEDDINGS = "embd_normalize:integer pooling"
 """Fields of both forms."""
 
 
-async def openai_embeddings(call: Call) -> Response:
-    """``input`` in OpenAI's form; ``content``, which OpenAI does not know, in llama.cpp's."""
-    body = call.body
-    _ = call.engine.embedder  # 501 before anything else, where it has none
-    if not body.has("input") and body.has("content"):
-        return await native_embeddings(call)
+async def embeddings(call: Call, native: bool = False) -> Response:
+    """Answer with vectors of a text, of one list of token ids, or of several of either.
+
+    In OpenAI's form, or in the ``native`` one of llama.cpp: a list of vectors for each.
+    """
+    body, lane = call.body, call.engine.embedder  # 501 before anything else, where it has none
+    native = native or (body.has("content") and not body.has("input"))
     style, width = body.text("encoding_format", "float"), call.engine.info.n_embd
     if style not in ("float", "base64"):
         raise bad("encoding_format", "expected float or base64")
     if body.integer("dimensions", width) != width:
         raise bad("dimensions", f"this model's vectors have {width}, and are not cut")
-    vectors = await _embed(call, "input")
-    tokens = sum(one.tokens for one in vectors)
-
-    def written(one: Embedding) -> Any:
-        if style == "base64":
-            return base64.b64encode(one.values.astype("<f4").tobytes()).decode()
-        return one.values.tolist()
-
-    def answer() -> Response:
-        data = [
-            {"object": "embedding", "index": index, "embedding": written(one)}
-            for index, one in enumerate(vectors)
-        ]
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        model = body.text("model") or call.services.model_name
-        return json_response({"object": "list", "model": model, "data": data, "usage": usage})
-
-    return await call.work(answer, thread=True)
-
-
-async def native_embeddings(call: Call) -> Response:
-    """Answer with a list of vectors for each text, even where it is a single one."""
-    _ = call.engine.embedder
-    only_input = call.body.has("input") and not call.body.has("content")
-    vectors = await _embed(call, "input" if only_input else "content")
-    return await call.work(
-        lambda: json_response(
-            [{"index": index, "embedding": [one.values.tolist()]} for index, one in enumerate(vectors)]
-        ),
-        thread=True,
-    )
-
-
-async def _embed(call: Call, field: str) -> list[Embedding]:
-    """Return vectors of the text in ``field``, of one list of token ids, or of several of either.
-
-    The engine checks them. Raises ApiError.
-    """
-    body, lane, value = call.body, call.engine.embedder, call.body.raw(field)
+    field = "content" if native and (body.has("content") or not body.has("input")) else "input"
+    value = body.raw(field)
     if value is None:
         raise missing(field)
     refuse_media(body.values)
@@ -298,7 +262,26 @@ async def _embed(call: Call, field: str) -> list[Embedding]:
     normalize = max(-1, min(body.integer("embd_normalize", 2), 100))
     pooling = cast("Any", body.text("pooling") or None)  # the engine refuses any other word
     work = await call.work(lambda: lane.embed(texts, pooling, normalize))
-    return await call.until_gone(asyncio.wrap_future(work))
+    vectors = await call.until_gone(asyncio.wrap_future(work))
+    tokens = sum(one.tokens for one in vectors)
+
+    def written(one: Embedding) -> Any:
+        if style == "base64":
+            return base64.b64encode(one.values.astype("<f4").tobytes()).decode()
+        return one.values.tolist()
+
+    def answer() -> Any:
+        if native:
+            return [{"index": index, "embedding": [one.values.tolist()]} for index, one in enumerate(vectors)]
+        data = [
+            {"object": "embedding", "index": index, "embedding": written(one)}
+            for index, one in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        model = body.text("model") or call.services.model_name
+        return {"object": "list", "model": model, "data": data, "usage": usage}
+
+    return await call.work(lambda: json_response(answer()), thread=True)
 
 
 # ---- models
@@ -365,7 +348,7 @@ DIALECT = Dialect(
             CHAT),
         Row("GET /v1/models /models", models, "the model"),
         Row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name"),
-        Row("POST /v1/embeddings", openai_embeddings, "embeddings of texts",
+        Row("POST /v1/embeddings", embeddings, "embeddings of texts",
             f"input!:prompt model encoding_format dimensions:integer {EMBEDDINGS}"),
     ),
     openai_error,

@@ -70,9 +70,9 @@ def read_request(body: Body, services: Services) -> Request:
         sampling=sampling,
         stop=stop,
         logprobs=body.size("logprobs", 0) if body.has("logprobs") else None,
-        **read_options(common, services),
+        **read_options(common),
     )
-    return services.put_system_before(request) if isinstance(prompt, str) else request
+    return services.put_system_before(request)
 
 
 def read_branches(
@@ -220,37 +220,29 @@ def has_no_other_fields(call: Call) -> bool:
 
 
 async def next_tokens(call: Call) -> Response:
-    """Answer with the ``k`` likeliest tokens after a prompt, or after each of several, and those of ``ids``.
-
-    With ``from`` also the prompt's own tokens from that number on, with as many others of each place.
-    """
+    """Answer with the ``k`` likeliest tokens after a prompt or each of several, and those of ``ids``."""
     body, engine = call.body, call.engine
 
     def read() -> list[Request]:
         ids = tuple(read_ids("ids", body.raw("ids"), engine)) if body.has("ids") else ()
-        prompts = read_prompts(body.raw("prompt"), engine)
-        first = max(body.integer("from", 1), 1) if body.has("from") else None
-        k, options = body.size("k", USUAL, like="logprobs"), read_options(body, call.services, shift=False)
-        requests = [
-            Request(
-                prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids, add_bos=wants_bos(prompt),
-                prompt_logprobs=None if first is None else k, score_from=first or 0, **options,
+        k, options = body.size("k", USUAL, like="logprobs"), read_options(body)
+        return [
+            call.services.put_system_before(
+                Request(
+                    prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids, add_bos=wants_bos(prompt),
+                    **options,
+                )
             )
-            for prompt in prompts
+            for prompt in read_prompts(body.raw("prompt"), engine)
         ]  # fmt: skip
-        if first is not None:  # its tokens are counted from the prompt's own beginning
-            return requests
-        put = call.services.put_system_before
-        return [put(one) if isinstance(one.prompt, str) else one for one in requests]
 
     record = await call.submit(await call.work(read))
     prompt = cast("list[Any]", body.raw("prompt"))
     several = isinstance(prompt, list) and not any(map(is_integer, prompt))  # pyright: ignore
 
     def make() -> dict[str, Any]:
-        scored = [
+        found = [
             {
-                **({"prompt": list(map(_logprob, generation.prompt_logprobs))} if body.has("from") else {}),
                 "tokens": [
                     token_object(engine, token, logprob=finite(p)) for token, p in generation.next_logprobs
                 ],
@@ -258,8 +250,8 @@ async def next_tokens(call: Call) -> Response:
                 "cached_tokens": generation.cached_tokens,
             }
             for generation in record.generations
-        ]  # fmt: skip
-        return {"data": scored} if several else scored[0]
+        ]
+        return {"data": found} if several else found[0]
 
     return await call.whole(record, make)
 
@@ -362,7 +354,7 @@ DIALECT = Dialect(
         Row("POST /srb/v1/completions", completions, "n branches of a prompt as events", _BODY,
             query="rich:boolean"),
         Row("POST /srb/v1/next", next_tokens, "what could follow a prompt, and how likely it is",
-            "prompt! k:integer ids:ids from:integer"),
+            "prompt! k:integer ids:ids"),
         Row("GET /srb/v1/requests", requests, "requests that are being written"),
         Row(f"GET {_REQUEST}", lambda call: request_object(call.record()), "a request and its branches"),
         Row(f"POST {_REQUEST}/cancel", cancel, "stop every branch"),

@@ -56,16 +56,10 @@ def model_info(call: Call) -> dict[str, Any]:
     return {"model_name": call.services.model_name, "lora_names": names, "loader": "llama.cpp"}
 
 
-def health(call: Call) -> dict[str, str]:
-    _ = call.engine
-    return {"status": "ok"}
-
-
 _I = "/v1/internal"
 DIALECT = Dialect(
     "text-generation-webui",
     (
-        Row(f"GET {_I}/health", health, "whether the model is ready"),
         Row(f"POST {_I}/encode", encode_text, "text as token ids", "text!"),
         Row(f"POST {_I}/decode", decode, "token ids as text", "tokens!:ids"),
         Row(f"POST {_I}/token-count", count_text, "how many tokens a text is", "text!"),

@@ -4,7 +4,7 @@ A handler translates a key into one or two calls of the session and shows the re
 front end would need as well belong to the session.
 """
 
-from srbwriter.tui.actions import branches, story, tree, instruments, book, view  # isort: skip - in order
+from srbwriter.tui.actions import branches, story, instruments, book, view  # isort: skip - in order
 from srbwriter.tui.commands import COMMANDS
 
-__all__ = ["COMMANDS", "book", "branches", "instruments", "story", "tree", "view"]
+__all__ = ["COMMANDS", "book", "branches", "instruments", "story", "view"]

@@ -211,5 +211,5 @@ def chapter_words(screen: WriteScreen) -> int:
     found = screen.session.story.outline()
     starts = [at for at, one in enumerate(found) if one.title and one.begin <= screen.editor.cursor]
     if not starts:
-        return screen.session.words - sum(one.words for one in found)
+        return screen.session.story.words(screen.session.node) - sum(one.words for one in found)
     return words_with_scenes(found, starts[-1])

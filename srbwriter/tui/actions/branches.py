@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
 
 
+ALL = "All branches"
 _SEEN_SECONDS = 0.4  # that a branch has stood on the screen before a digit can be meant for it
 
 
-@command(THIS_BRANCH, "Pick a branch by number", DIGITS, numbered=True)
+@command(ALL, "Pick a branch by number", DIGITS, numbered=True)
 def pick_number(screen: WriteScreen, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
     pane = screen.grid.panes[number - 1] if number <= len(screen.grid.panes) else None
@@ -38,11 +39,9 @@ def pick_number(screen: WriteScreen, number: int) -> None:
 
 
 @command(THIS_BRANCH, "Pick this branch", "enter")
-def pick(screen: WriteScreen) -> None:
+def pick(screen: WriteScreen, pane: BranchPane) -> None:
     """Append the branch to the story, up to the taking cursor if one is set."""
-    pane = screen.grid.pane
-    if pane is not None:
-        _pick(screen, pane.index, pane.take)
+    _pick(screen, pane.index, pane.take)
 
 
 def _pick(screen: WriteScreen, index: int, upto: int | None = None) -> bool:
@@ -97,49 +96,35 @@ def _ask_if_stale(screen: WriteScreen, index: int, meaning: str, act: Callable[[
     screen.ask(Confirm(question, answers), lambda key: act() if key == "t" else screen.run("generate"))
 
 
-def branch_here(screen: WriteScreen) -> tuple[BranchPane, Branch] | None:
-    """Return the current pane and its branch; if there is none, notify the writer and return None."""
-    pane = screen.grid.pane
-    if pane is None or pane.branch is None:
-        screen.notify("There is no branch here yet.")
-        return None
-    return pane, pane.branch
-
-
 @command(THIS_BRANCH, "Re-roll this branch", "r")
-def reroll(screen: WriteScreen) -> None:
+def reroll(screen: WriteScreen, pane: BranchPane) -> None:
     """Write this branch again from the start with a new seed; the others continue."""
-    _steer(screen, "reroll")
+    _steer(screen, pane, "reroll")
 
 
 @command(THIS_BRANCH, "Kill this branch", "k")
-def kill(screen: WriteScreen) -> None:
+def kill(screen: WriteScreen, pane: BranchPane) -> None:
     """End this branch, running or ended, and free its memory."""
-    _steer(screen, "kill")
+    _steer(screen, pane, "kill")
 
 
 @command(THIS_BRANCH, "Stop this branch", "s")
-def stop(screen: WriteScreen) -> None:
+def stop(screen: WriteScreen, pane: BranchPane) -> None:
     """End this branch here and keep its text."""
-    _steer(screen, "stop")
+    _steer(screen, pane, "stop")
 
 
 @command(THIS_BRANCH, "Pause or resume this branch", "space")
-def pause(screen: WriteScreen) -> None:
+def pause(screen: WriteScreen, pane: BranchPane) -> None:
     """Pause this branch, or resume it."""
-    pane = screen.grid.pane
-    branch = pane.branch if pane is not None else None
-    _steer(screen, "resume" if branch is not None and branch.state is BranchState.PAUSED else "pause")
+    paused = pane.branch is not None and pane.branch.state is BranchState.PAUSED
+    _steer(screen, pane, "resume" if paused else "pause")
 
 
-def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> bool:
-    """Apply a verb to the current branch; if it does not apply now, notify the writer and return False."""
-    here = branch_here(screen)
-    if here is None:
-        return False
-    pane, branch = here
-    problem = VERBS[verb].problem(branch)
-    if not problem:
+def _steer(screen: WriteScreen, pane: BranchPane, verb: BranchVerb, **arguments: object) -> bool:
+    """Apply a verb to a branch; if it does not apply now, notify the writer and return False."""
+    branch = pane.branch
+    if branch is None or not (problem := VERBS[verb].problem(branch)):
         screen.session.steer(pane.index, verb, **arguments)
         return True
     more = f": {state_words(branch)}" if not branch.live else ""
@@ -149,27 +134,26 @@ def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> bool:
 
 
 @command(THIS_BRANCH, "Extend this branch", "e")
-def extend(screen: WriteScreen) -> None:
+def extend(screen: WriteScreen, pane: BranchPane) -> None:
     """Continue a finished branch from its end."""
-    if _steer(screen, "extend") and screen.grid.pane is not None:
-        screen.grid.pane.follow_end()  # the new words are at the end
+    if _steer(screen, pane, "extend"):
+        pane.follow_end()  # the new words are at the end
 
 
 @command(THIS_BRANCH, "Rewind one sentence", "backspace")
-def rewind(screen: WriteScreen) -> None:
+def rewind(screen: WriteScreen, pane: BranchPane) -> None:
     """Drop the branch's last sentence and continue from there with a new seed."""
-    _steer(screen, "rewind", sentences=1)
+    _steer(screen, pane, "rewind", sentences=1)
 
 
 @command(THIS_BRANCH, "Edit, then pick", "o", writes=True)
-def edit_pick(screen: WriteScreen) -> None:
+def edit_pick(screen: WriteScreen, pane: BranchPane) -> None:
     """Edit the branch's text, then add the edited text to the story."""
-    pane = screen.grid.pane
-    if pane is None or pane.branch is None or not pane.branch.text:
+    branch, index = pane.branch, pane.index
+    if branch is None or not branch.text:
         screen.notify("There is nothing to edit here yet.")
-        return
-    index, branch = pane.index, pane.branch
-    _ask_if_stale(screen, index, "edits it all the same", lambda: _edit_pick(screen, index, branch))
+    else:
+        _ask_if_stale(screen, index, "edits it all the same", lambda: _edit_pick(screen, index, branch))
 
 
 def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
@@ -195,21 +179,17 @@ def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
 
 
 @command(THIS_BRANCH, "Copy this branch", "c")
-def copy(screen: WriteScreen) -> None:
+def copy(screen: WriteScreen, pane: BranchPane) -> None:
     """Copy its text to the clipboard."""
-    here = branch_here(screen)
-    if here is not None:
-        screen.app.copy_to_clipboard(here[1].text)
-        screen.notify(f"Branch {here[0].index + 1} is on the clipboard.")
+    screen.app.copy_to_clipboard(pane.branch.text if pane.branch is not None else "")
+    screen.notify(f"Branch {pane.index + 1} is on the clipboard.")
 
 
 @command(THIS_BRANCH, "Bookmark this branch", "b")
-def bookmark(screen: WriteScreen) -> None:
+def bookmark(screen: WriteScreen, pane: BranchPane) -> None:
     """Bookmark the branch, to find it later; again to remove the bookmark."""
-    here = branch_here(screen)
-    node = status.node_of(screen.session, here[0].index) if here is not None else None
-    if node is not None:
-        story = screen.session.story
+    story = screen.session.story
+    if (node := status.node_of(screen.session, pane.index)) is not None:
         story.mark(node, bookmark=not story.marks(node).bookmark)
 
 
@@ -217,14 +197,9 @@ _STEPS: tuple[tuple[Unit, int], ...] = (("sentence", 1), ("word", 1), ("paragrap
 
 
 @command(PART, "Take a part", "d,w,f,a", numbered=True)
-def take(screen: WriteScreen, number: int) -> None:
+def take(screen: WriteScreen, pane: BranchPane, number: int) -> None:
     """Mark a sentence, a word or a paragraph more, or a word less; enter picks the branch up to there."""
-    here = branch_here(screen)
-    if here is not None:
-        here[0].move_take(*_STEPS[number - 1])
-
-
-ALL = "All branches"
+    pane.move_take(*_STEPS[number - 1])
 
 
 @command(ALL, "Write new branches", anywhere="ctrl+n", writes=True)
@@ -263,22 +238,16 @@ def back(screen: WriteScreen) -> None:
         screen.be_loud()
     elif pane is not None and pane.take is not None:
         pane.take_to(0)
-    elif _gave_up(screen):
+    elif screen.app.transfers.cancel():
+        return  # the status line reports it
+    elif (work := screen.session.long_work) is not None:
+        work.stop()
+    elif screen.session.cancel_load():
         return
     elif screen.writing:
         screen.session.stop_all()
     elif pane is not None and not screen.app.fetch.cancel():
         screen.notify("Nothing is being written.")
-
-
-def _gave_up(screen: WriteScreen) -> bool:
-    """Stop the export, import, load or long work of an instrument; return whether there was one."""
-    if screen.app.transfers.cancel():
-        return True  # the status line reports it
-    if (work := screen.session.long_work) is not None:
-        work.stop()
-        return True
-    return screen.session.cancel_load()
 
 
 @command(ALL, "A branch more", "plus,equals_sign")

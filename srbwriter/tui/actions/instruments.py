@@ -7,17 +7,14 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from srbwriter.config import keys
-from srbwriter.session.ahead import MODES, LookAhead, budget_of
+from srbwriter.session.ahead import MODES, LookAhead
 from srbwriter.session.bans import as_sheet, ban_phrases, sheet_lines
-from srbwriter.session.openings import Word, find_words, open_word, probability_words
 from srbwriter.session.rewriting import Passage, passage_at, place_at
 from srbwriter.session.steering import Steering
-from srbwriter.session.tokens import shown
 from srbwriter.session.wishes import ask_wish
 from srbwriter.story.model import counted
 from srbwriter.tui import options
-from srbwriter.tui.actions.branches import branch_here
-from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.commands import INSTRUMENTS, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Ask, Sheet
 from srbwriter.tui.dialogs.model import choose_model
 from srbwriter.tui.dialogs.picker import Choice, Picker
@@ -28,6 +25,7 @@ from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE
 from srbwriter.tui.write.colours import AUTHOR, NONE, SURPRISAL
 
 if TYPE_CHECKING:
+    from srbwriter.tui.write.branch_pane import BranchPane
     from srbwriter.tui.write.screen import WriteScreen
 
 KNOBS = "The model"
@@ -74,13 +72,13 @@ _AHEAD = {
 @command(INSTRUMENTS, "Next branches while you read", anywhere="f5")
 def look_ahead(screen: WriteScreen) -> None:
     """Write the next branches before you pick: after the chosen branch, after all of them, or not at all."""
-    preferences, looking = screen.app.preferences, LookAhead.of(screen.session)
+    preferences = screen.app.preferences
     mode = MODES[(MODES.index(preferences[keys.LOOK_AHEAD]) + 1) % len(MODES)]
-    note = preferences.put(keys.LOOK_AHEAD, mode)
-    looking.budget = budget_of(preferences)
-    words = f"Not now: {looking.why_not}." if looking.why_not else _AHEAD[mode]
+    note = preferences.put(keys.LOOK_AHEAD, mode) or ""
+    screen.app.apply_preferences()
+    why_not = LookAhead.of(screen.session).why_not
     screen.app.clear_notifications()  # pressed thrice, it says what holds now
-    screen.notify(f"{words} {note or ''}".rstrip())
+    screen.notify(f"{f'Not now: {why_not}.' if why_not else _AHEAD[mode]} {note}".rstrip())
 
 
 @command(INSTRUMENTS, "Token by token", anywhere="f6", writes=True)
@@ -88,9 +86,10 @@ def tokens(screen: WriteScreen) -> None:
     """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
     if screen.editor.has_focus:
         screen.app.push_screen(TokenView(screen, None, screen.editor.cursor))
-    elif (here := branch_here(screen)) is not None:
-        pane, branch = here
-        char = len(branch.text) if pane.follow else pane.first_in_view + 1
+    elif (pane := screen.grid.pane) is None or pane.branch is None:
+        screen.notify("There is no branch here yet.")
+    else:
+        char = len(pane.branch.text) if pane.follow else pane.first_in_view + 1
         screen.app.push_screen(TokenView(screen, pane.index, pane.take or char))
 
 
@@ -165,12 +164,10 @@ def ask_change(screen: WriteScreen) -> None:
     _ask_wish(screen, "Change in new branches")
 
 
-@command(INSTRUMENTS, "Ask for a change in this branch", writes=True)
-def ask_change_here(screen: WriteScreen) -> None:
+@command(THIS_BRANCH, "Ask for a change in this branch", writes=True)
+def ask_change_here(screen: WriteScreen, pane: BranchPane) -> None:
     """Write only this branch again, with a wish in one line; the others continue."""
-    here = branch_here(screen)
-    if here is not None:
-        _ask_wish(screen, f"Change in branch {here[0].index + 1}", here[0].index)
+    _ask_wish(screen, f"Change in branch {pane.index + 1}", pane.index)
 
 
 def _ask_wish(screen: WriteScreen, question: str, index: int | None = None) -> None:
@@ -179,18 +176,15 @@ def _ask_wish(screen: WriteScreen, question: str, index: int | None = None) -> N
     screen.app.push_screen(wish_form(session, question, take))
 
 
-@command(INSTRUMENTS, "Steer this branch")
-def steer(screen: WriteScreen) -> None:
+@command(THIS_BRANCH, "Steer this branch")
+def steer(screen: WriteScreen, pane: BranchPane) -> None:
     """Write a note that only this branch follows from now on."""
-    here = branch_here(screen)
-    if here is None:
-        return
-    (pane, branch), session = here, screen.session
-    index, steering = pane.index, Steering.of(session)
+    session, index, branch = screen.session, pane.index, pane.branch
+    steering = Steering.of(session)
 
     def put(note: str) -> None:
         steering.put_note(index, note)
-        follows = f"follows its note{'' if branch.live else ' when it is extended'}"
+        follows = f"follows its note{'' if branch is not None and branch.live else ' when it is extended'}"
         screen.notify(f"Branch {index + 1} {follows if note.strip() else 'has no note'}.")
 
     def take(note: str) -> bool:
@@ -199,41 +193,6 @@ def steer(screen: WriteScreen) -> None:
     question = f"Note for branch {index + 1} alone; leave it empty for none"
     draft = session.draft(f"note for branch {index + 1}")
     screen.app.push_screen(Ask(question, steering.note(index), take, draft))
-
-
-@command(INSTRUMENTS, "Words that no branch begins with", writes=True)
-def unexplored(screen: WriteScreen) -> None:
-    """List likely first words that no branch begins with; enter starts a branch with one."""
-    session = screen.session
-    if why := session.capabilities.reason_for("next_logprobs"):
-        screen.notify(why, severity="warning")
-        return
-    if session.round is None:
-        screen.notify("There are no branches yet. Write some first.")
-        return
-
-    def text(word: Word) -> str:
-        return shown(word.raw, "the end").strip() or "␣"
-
-    def chosen(word: Word) -> None:
-        open_word(session, word)
-        screen.notify(f'A branch starts with "{text(word)}" (marked "chosen by you").')
-
-    def listed() -> None:
-        found = finding.result()
-        choices = [
-            Choice(
-                word, f"{text(word):<14} {probability_words(word.probability):>6}",
-                "branch " + ", ".join(str(index + 1) for index in word.branches) if word.branches else "",
-            )
-            for word in found.words
-        ]  # fmt: skip
-        title = f"These branches cover {probability_words(found.covered)} of likely beginnings"
-        foot = "enter starts a branch with this word · esc goes back"
-        screen.ask(Picker(title, choices, foot=foot), chosen)
-
-    finding = find_words(session)
-    when_done(screen, finding, listed)
 
 
 _LOOKS = 0.05  # seconds between two looks at what the model says

@@ -89,8 +89,11 @@ def save(screen: WriteScreen) -> None:
 
 @command(STORY, "Begin with a sample", writes=True)
 def openings(screen: WriteScreen) -> None:
-    """Choose an opening and have branches written at once."""
-    offer_openings(screen)
+    """Choose an opening and have branches written at once; if the story has text, begin a new one."""
+    if screen.session.text().strip():
+        screen.run("new_story")
+    else:
+        offer_openings(screen)
 
 
 @command(STORY, "Export the story")
@@ -111,7 +114,7 @@ def export(screen: WriteScreen) -> None:
         if name.strip():
             _export(screen, _path(name))
 
-    name = f"{library.file_name(screen.session.title)}.md"
+    name = f"{library.file_name(screen.session.story.title)}.md"
     screen.ask(Ask(question, name, take, select=True), answered)
 
 
@@ -216,9 +219,9 @@ def rename_story(screen: WriteScreen) -> None:
         session = screen.session
         if title.strip():
             session.together(lambda: session.story.rename(title.strip()))
-            screen.notify(f"Renamed to {session.title}; the file is still {session.story.file.name}.")
+            screen.notify(f"Renamed to {session.story.title}; the file is still {session.story.file.name}.")
 
-    screen.ask(Ask("New title of this story", screen.session.title, select=True), rename)
+    screen.ask(Ask("New title of this story", screen.session.story.title, select=True), rename)
 
 
 @command(STORIES, "Snapshot")
@@ -243,7 +246,7 @@ def restore(screen: WriteScreen) -> None:
         session.keep()
         title = files.moment_title(copy)
         made = files.copy_as(copy.path, library.free_path(session.story.file.parent, title), title)
-        screen.app.open_story(made, [f"This is the copy. {session.title} is as you left it."])
+        screen.app.open_story(made, [f"This is the copy. {session.story.title} is as you left it."])
 
     copies = backups(session.story.backup_folder(paths.backup_dir()))
     choices = [Choice(copy, copy.name or "daily", _moment(copy.at)) for copy in copies]

@@ -1,20 +1,95 @@
-"""Commands that change the view: focus, layout, scrolling, and the program's own screens."""
+"""Commands that show something: the tree, branches, layouts, and the program's own screens."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from srbwriter.story import NodeId
 from srbwriter.tui import options, themes
 from srbwriter.tui.commands import MENU, READING, command
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import switch_help
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.settings import SettingsDialog
+from srbwriter.tui.tree.screen import TreeScreen
+from srbwriter.tui.tree.view import marks_words
 
 if TYPE_CHECKING:
+    from srbwriter.tui.write.branch_pane import BranchPane
     from srbwriter.tui.write.screen import WriteScreen
 
 
-VIEW = "View"
+TREE, VIEW, PROGRAM = "The tree", "View", "Program"
+
+_MATCH = str.maketrans("", "", "\x02\x03")
+_MOST, _LINE = 500, 100  # deleted branches that are listed, the newest; characters of one in a list
+
+
+@command(TREE, "The tree", anywhere="f3")
+def tree(screen: WriteScreen) -> None:
+    """Show every branch ever written; go to one and continue there."""
+    screen.session.keep()
+    screen.ask(TreeScreen(screen.session, lambda: search(screen)), lambda node: revisit(screen, node))
+
+
+def revisit(screen: WriteScreen, node: NodeId) -> None:
+    """Go to another node of the tree."""
+    screen.session.revisit(node)
+    screen.show_story()
+
+
+@command(TREE, "Search the tree")
+def search(screen: WriteScreen) -> None:
+    """Find words in all branches, including those not picked."""
+    screen.session.keep()
+
+    def answered(words: str) -> None:
+        if words:
+            while not screen.on_top:
+                screen.app.pop_screen()
+            hits = {hit.node: hit.snippet.translate(_MATCH) for hit in screen.session.story.search(words)}
+            _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
+
+    screen.ask(Ask("Words to find in all branches"), answered)
+
+
+@command(TREE, "Bookmarks")
+def bookmarks(screen: WriteScreen) -> None:
+    """Go to a bookmarked branch."""
+    nodes = screen.session.story.bookmarks()
+    _choose_node(screen, "Bookmarks", nodes, "Nothing is bookmarked yet.")
+
+
+@command(TREE, "The bin")
+def bin_(screen: WriteScreen) -> None:
+    """Restore a deleted branch."""
+    screen.session.keep()
+    nodes = screen.session.story.bin()[:_MOST]
+    _choose_node(screen, "The bin, newest first: enter restores it", nodes, "The bin is empty.")
+
+
+def _choose_node(
+    screen: WriteScreen, title: str, nodes: Iterable[NodeId], nothing: str,
+    snippets: Mapping[NodeId, str] | None = None,
+) -> None:  # fmt: skip
+    """Let the writer choose one of ``nodes``, which are shown by their ``snippets`` or first words, and go
+    there; a deleted one is restored."""
+    story, choices = screen.session.story, list[Choice]()
+    for node in story.nodes(list(nodes)):
+        line = " ".join((snippets[node.id] if snippets else node.text).split())[:_LINE]
+        if node.text.strip():
+            choices.append(Choice(node.id, line, marks_words(story, node.id), node.text.strip()))
+
+    def chosen(node: NodeId) -> None:
+        if node in story.bin():
+            story.restore(node)
+        revisit(screen, node)
+
+    if choices:
+        screen.ask(Picker(title, choices), chosen)
+    else:
+        screen.notify(nothing)
 
 
 @command(VIEW, "Story or branches", anywhere="tab")
@@ -40,11 +115,10 @@ def go(screen: WriteScreen, number: int) -> None:
 
 
 @command(READING, "Scroll this branch", "pagedown,pageup,end,home", numbered=True)
-def scroll(screen: WriteScreen, number: int) -> None:
+def scroll(screen: WriteScreen, pane: BranchPane, number: int) -> None:
     """Scroll by a page, to the end, where the branch follows what is written, or to the beginning."""
-    if (pane := screen.grid.pane) is not None:
-        steps = (lambda: pane.page(1), lambda: pane.page(-1), pane.follow_end, pane.rewind_view)
-        steps[number - 1]()
+    steps = (lambda: pane.page(1), lambda: pane.page(-1), pane.follow_end, pane.rewind_view)
+    steps[number - 1]()
 
 
 @command(VIEW, "Next layout", anywhere="ctrl+l")
@@ -63,9 +137,6 @@ def quiet(screen: WriteScreen) -> None:
         screen.notify("esc shows everything again.")
 
 
-PROGRAM = "Program"
-
-
 @command(PROGRAM, "Engine figures", "q")
 def figures(screen: WriteScreen) -> None:
     """Show the engine's figures at the foot: model, context, speed; again to hide."""
@@ -75,7 +146,7 @@ def figures(screen: WriteScreen) -> None:
 @command(PROGRAM, "Quit", anywhere="ctrl+q")
 def quit(screen: WriteScreen) -> None:
     """Leave the program; every word is saved."""
-    if screen.app.transfers.may_leave() and screen.app.fetch.may_leave(screen):
+    if screen.app.transfers.may_leave():
         screen.app.leave()
 
 

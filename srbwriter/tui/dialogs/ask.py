@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -99,16 +99,15 @@ class Form(Dialog[str]):
         self.close(words)
 
 
-class Ask(Form, Bar[str]):
-    """Ask for one line. The arrows up and down show ``earlier`` answers, the last one at the end."""
+class Ask(Bar[str], Form):
+    """Ask for one line. With ``select``, the first key replaces all words."""
 
     def __init__(
         self, question: str, words: str = "", take: Callable[[str], bool] | None = None,
-        draft: Draft | None = None, *, earlier: Sequence[str] = (), select: bool = False,
+        draft: Draft | None = None, *, select: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(question, words, take, draft)
-        self._lines, self._at, self._select = [*earlier, ""], len(earlier), select
-        self.foot = "enter asks · ↑ earlier ones · esc goes back" if earlier else ""
+        self._select = select
 
     def content(self) -> ComposeResult:
         yield LineInput(self.words, compact=True, select_on_focus=self._select)
@@ -124,13 +123,6 @@ class Ask(Form, Bar[str]):
     def action_close(self) -> None:
         self.answer(None)
 
-    def on_key(self, event: events.Key) -> None:
-        line, at = self.query_one(LineInput), self._at + {"up": -1, "down": 1}.get(event.key, 0)
-        if at != self._at and 0 <= at < len(self._lines):
-            self._lines[self._at], self._at = line.value, at
-            line.value = self._lines[at]
-            line.cursor_position = len(line.value)
-
 
 class Sheet(Form):
     """Ask for a text; asks before it drops a change.
@@ -141,7 +133,6 @@ class Sheet(Form):
         keeps: what keeping the text does, shown after the key.
     """
 
-    KEYS = "On a sheet"
     BADGE = "SHEET"
     DEFAULT_CSS = """
     Sheet > .box { height: 70%; }

@@ -16,7 +16,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import HelpPanel, Static
 
-from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, key_name, screen_bindings
+from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, keys_line_of
 from srbwriter.tui.widgets.lines import Foot
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 
-QUIT = Binding(
-    "q", "close", "goes back", show=False, tooltip="Leave a page that is only read.",
-    group=Binding.Group("Dialogs"),
-)  # fmt: skip
+QUIT = Binding("q", "close", "goes back", show=False, tooltip="Leave a page that is only read.")
 """For read-only pages."""
 
 
@@ -40,7 +37,6 @@ class Page(Keyed, Screen[Result]):
     ``OPENED_BY`` is the command whose keys also close it, ``BADGE`` what the status line calls it.
     """
 
-    KEYS = "Dialogs"
     OPENED_BY: ClassVar[str] = ""
     BADGE: ClassVar[str] = "QUESTION"
     BINDINGS = [
@@ -99,15 +95,6 @@ class Page(Keyed, Screen[Result]):
     def keys_line(self) -> str:
         """Return the keys of this page with their labels."""
         return keys_line_of(type(self))
-
-
-def keys_line_of(keyed: type[Keyed]) -> str:
-    """Return the keys of a page or of a widget on it; see :meth:`Page.keys_line`."""
-    return " · ".join(
-        f"{key_name(binding.key.partition(',')[0])} {binding.description}"
-        for binding in screen_bindings(keyed)
-        if binding.show
-    )
 
 
 def switch_help(screen: Page[Any] | WriteScreen) -> None:

@@ -6,7 +6,6 @@ kept, and the next download of the same model continues from there.
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future, wait
 from pathlib import Path
 from threading import Thread
@@ -115,9 +114,8 @@ class ModelFetch:
     def __init__(self) -> None:
         self.model: RecommendedModel | None = None  # that is being downloaded
         self.result: Future[Path] = Future()
-        self._stopping = self._warned = False
+        self._stopping = False
         self._done = self._total = 0  # bytes; a total of 0 is unknown
-        self._begun = 0.0, 0  # when the first bytes of this attempt came, and what was here
         self._loading: tuple[str, Path] | None = None  # a fetched model that has not been loaded yet
 
     @property
@@ -128,8 +126,7 @@ class ModelFetch:
         """Download ``model``. Stop the download if it is already running; refuse if another one is."""
         if self.model is None:
             self.model, self.result = model, Future()
-            self._stopping = self._warned = False
-            self._done = self._total = 0
+            self._stopping, self._total = False, 0
             Thread(target=self._run, args=(model,), name="srbwriter-fetch", daemon=True).start()
         elif model == self.model:
             self.cancel()
@@ -148,8 +145,6 @@ class ModelFetch:
     def _progress(self, name: str, done: int, total: int, /) -> None:
         if self._stopping:
             raise Cancelled("the download was stopped")
-        if not self._total:
-            self._begun = time.monotonic(), done
         self._done, self._total = done, total
 
     def describe(self) -> str:
@@ -161,30 +156,14 @@ class ModelFetch:
             return f"{name} is here; it is used when these branches have ended"
         if self._stopping:
             return f"stopping the download of {name}"
-        if not self._total:
-            return f"looking for {name}"
         if self._done >= self._total:
-            return f"checking {name}"
-        begun, before = self._begun
-        speed = (self._done - before) / max(time.monotonic() - begun, 1.0)  # bytes a second
-        words = f"fetching {name} {self._done / self._total:.0%}"  # a bar would not fit into 80 columns
-        if speed <= 0:
-            return words
-        return f"{words}, {(self._total - self._done) / speed / 60:.0f} min left, {size_words(speed)}/s"
+            return f"checking {name}" if self._total else f"looking for {name}"
+        return f"fetching {name} {self._done / self._total:.0%}"
 
     def cancel(self) -> bool:
         """Stop the download; return False if there is none."""
         stops, self._stopping = self.running, self.running
         return stops
-
-    def may_leave(self, screen: WriteScreen) -> bool:
-        """Return False once while a model is being downloaded, and warn the writer."""
-        if self.model is None or not self.running or self._warned:
-            return True
-        self._warned = True
-        name = self.model.name
-        screen.notify(f"{name} is being fetched. Quit again to stop that; the downloaded part is kept.")
-        return False
 
     def end(self) -> None:
         """Stop the download, because the program ends."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import paths
-from srbwriter.story import ROOT, Story, files
+from srbwriter.story import ROOT
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
@@ -91,36 +91,23 @@ def offer_openings(screen: WriteScreen) -> None:
 
 
 def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
-    """Start from ``prompt`` and write branches; if the current story has words, start a new story.
+    """Give the empty story a sample's text, memory, request and sampling, in place of those of an earlier
+    sample, and write branches.
 
     If the sample is only a request and the model follows no requests, write no branches: they would be about
     anything.
     """
     session = screen.session
-    writes = session.instruct or bool(prompt.text)
-    notes = [] if session.instruct or not prompt.request else [_NEEDS_INSTRUCTION_MODEL]
+    story, own = session.story, session.story.own_settings(ROOT)
     session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
     screen.app.knobs.keep()
-    if session.text().strip():
-        made = files.begin(prompt.title, paths.library_dir())
-        with Story.open(made) as story:
-            _put(story, prompt)
-        notes = [f"A new story. {session.title} is as you left it.", *notes]
-        screen.app.open_story(made, notes, begins=writes)
-        return
-    _put(session.story, prompt)
-    screen.show_story()
-    for words in notes:
-        screen.notify(words)
-    if writes:
-        screen.run("generate")
-
-
-def _put(story: Story, prompt: SamplePrompt) -> None:
-    """Give an empty story a sample's text, memory and request, replacing those of an earlier sample."""
-    own = story.own_settings(ROOT)
     memory = prompt.memory or (own.memory if own.request is None else None)
     story.put_settings(ROOT, replace(own, memory=memory, request=prompt.request or None))
     if prompt.text:
         story.add(story.current, [prompt.text], "imported", stand=True)  # the writer did not type them
+    screen.show_story()
+    if prompt.request and not session.instruct:
+        screen.notify(_NEEDS_INSTRUCTION_MODEL)
+    if session.instruct or prompt.text:
+        screen.run("generate")

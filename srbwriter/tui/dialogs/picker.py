@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from textual import on
@@ -21,12 +22,14 @@ from srbwriter.tui.widgets.lines import matches
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A list entry: the value to return, a title, a short description and a longer preview."""
+    """A list entry: the value to return, a title, a short description, a longer preview, and the heading of
+    the entries that it is among."""
 
     value: Any
     title: str
     about: str = ""
     preview: str = ""
+    group: str = ""
 
 
 class Picker(Dialog[Any]):
@@ -42,7 +45,6 @@ class Picker(Dialog[Any]):
         typed: if there is one, nothing is narrowed: what is typed closes the list, and goes there.
     """
 
-    KEYS = "Lists"
     BADGE = "LIST"
     CSS_PATH = "picker.tcss"
 
@@ -54,7 +56,7 @@ class Picker(Dialog[Any]):
         super().__init__()
         self.heading, self.foot = title, foot or "enter takes it · {keys} · type to narrow"
         self._choices, self._at, self._looked, self._typed = list(choices), at, looked, typed
-        self._listed = self._choices
+        self._listed: list[Choice | None] = []  # None is a heading
         self._previews = any(choice.preview for choice in choices)
         self.set_class(self._previews, "-previews")
         self.set_class(aside, "-aside")
@@ -74,8 +76,7 @@ class Picker(Dialog[Any]):
 
     def replace(self, choices: Sequence[Choice]) -> None:
         """Show other words for the same values; the chosen entry stays chosen."""
-        at = self._list.highlighted
-        chosen = self._listed[at].value if at is not None and at < len(self._listed) else None
+        chosen = self.chosen.value if self.chosen is not None else None
         self._choices = list(choices)
         self._fill(chosen)
 
@@ -83,20 +84,36 @@ class Picker(Dialog[Any]):
     def _list(self) -> OptionList:
         return self.query_one("#picker-list", OptionList)
 
+    @property
+    def chosen(self) -> Choice | None:
+        """The highlighted entry."""
+        at = self._list.highlighted
+        return self._listed[at] if at is not None and at < len(self._listed) else None
+
     def _fill(self, at: Any = None) -> None:
         """List the entries that match the filter line, with the value ``at`` highlighted, or the first."""
         words = self.query_one(LineInput).value.casefold().split() if self._typed is None else []
-        self._listed = [choice for choice in self._choices if matches(words, choice.title, choice.about)]
+        found = [one for one in self._choices if matches(words, one.title, one.about, one.group, one.preview)]
+        self._listed, options = [], list[Option]()
+        for heading, choices in groupby(found, lambda choice: choice.group):
+            if heading:
+                self._listed.append(None)
+                options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
+            for choice in choices:
+                self._listed.append(choice)
+                options.append(Option(self.label(choice)))
         self._list.clear_options()
-        self._list.add_options([
-            Option(Content.assemble(choice.title, (f"  {choice.about}".rstrip(), "$text-muted")))
-            for choice in self._listed
-        ])  # fmt: skip
-        if self._listed:
-            values = [choice.value for choice in self._listed]
-            self._list.highlighted = values.index(at) if at is not None and at in values else 0
+        self._list.add_options(options)
+        if found:
+            values = [choice.value if choice is not None else None for choice in self._listed]
+            first = 1 if found[0].group else 0
+            self._list.highlighted = values.index(at) if at is not None and at in values else first
         else:
             self._list.add_option(Option(Content(f"Nothing matches “{' '.join(words)}”."), disabled=True))
+
+    def label(self, choice: Choice) -> Content:
+        """Return an entry as it is listed."""
+        return Content.assemble(choice.title, (f"  {choice.about}".rstrip(), "$text-muted"))
 
     @on(LineInput.Changed)
     def _narrowed(self, event: LineInput.Changed) -> None:
@@ -107,8 +124,9 @@ class Picker(Dialog[Any]):
             self._typed(event.value)
 
     @on(OptionList.OptionHighlighted)
-    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        choice = self._listed[event.option_index]
+    def _highlighted(self) -> None:
+        if (choice := self.chosen) is None:
+            return
         if self._previews:
             self.query_one("#picker-preview", Static).update(choice.preview)
             self.query_one("#picker-side", VerticalScroll).scroll_home(animate=False)
@@ -118,9 +136,12 @@ class Picker(Dialog[Any]):
     @on(LineInput.Submitted)
     @on(OptionList.OptionSelected)
     def _selected(self) -> None:
-        at = self._list.highlighted
-        if at is not None and at < len(self._listed):
-            self.close(self._listed[at].value)
+        if (choice := self.chosen) is not None:
+            self.take(choice.value)
+
+    def take(self, value: Any) -> None:
+        """Use the value of the entry on which enter was pressed."""
+        self.close(value)
 
     @action("up", "up", "cursor_up", foot=False, priority=False)
     @action("down", "down", "cursor_down", foot=False, priority=False)

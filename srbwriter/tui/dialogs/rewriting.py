@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.session.rewriting import MOST, WISHES, Passage, Rewriting
-from srbwriter.session.wishes import earlier_wishes, remember_wish
+from srbwriter.session.wishes import read_wish
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import Page
@@ -28,15 +28,13 @@ _AROUND = 120  # characters of the story shown before the passage, and after it
 
 
 def wish_form(session: Session, question: str, take: Callable[[str], bool]) -> Ask:
-    """Return the form for a wish in one line, with the earlier wishes of the story."""
+    """Return the form for a wish in one line."""
     question = f"{question}, for example: shorter, from her view, more rain"
-    return Ask(question, "", take, session.draft("wish"), earlier=earlier_wishes(session.story))
+    return Ask(question, "", take, session.draft("wish"))
 
 
 class RewriteView(Page[None]):
     """Shows variants for ``passage``, or a place, as they are written. A digit puts one there."""
-
-    KEYS = "In the middle of the story"
 
     DEFAULT_CSS = """
     RewriteView { background: $background; }
@@ -152,7 +150,7 @@ class RewriteView(Page[None]):
         session = self._below.session
 
         def begin(wish: str) -> None:
-            self._wish = remember_wish(session.story, wish)
+            self._wish = read_wish(wish)
             self._write()
 
         take: Callable[[str], bool] = lambda wish: self._below.guarded(lambda: begin(wish))  # noqa: E731

@@ -1,38 +1,99 @@
 """The settings dialog: how branches are written, then how the program works. Typing narrows the list.
 
 A row is a parameter of the engine or a key of ``config.toml``; both are tables elsewhere, and the dialog is a
-loop over them. A change applies at once where that is possible, else at the next start.
+loop over them. A change applies at once where that is possible, else at the next start. Sequences are
+written as JSON without the outer brackets, so that a stop text can contain a newline.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from textual import on
-from textual.app import ComposeResult
+import msgspec
 from textual.content import Content
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from srbwriter import launch
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
-from srbwriter.engine.parameters import Parameter
-from srbwriter.engine.types import number_words
-from srbwriter.tui import knobs
+from srbwriter.config.kinds import SWITCH
+from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
+from srbwriter.engine.types import InvalidRequest, number_words
+from srbwriter.session.sampling import VARIETY, Usual
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Ask, LineInput
-from srbwriter.tui.dialogs.base import Dialog
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.widgets.lines import matches
 
 if TYPE_CHECKING:
+    from srbwriter.session import Session
     from srbwriter.tui.write.screen import WriteScreen
+
+BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.", first=True)
+KNOBS: tuple[Parameter, ...] = (
+    BRANCHES,
+    *(p for p in PARAMETERS if p.record in ("sampling", "stop")),
+    *VARIETY,
+)
+OFF = "–"
+_SEQUENCES = ("texts", "ids", "biases")
+_RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
+
+
+def value_of(owner: Session | Usual, knob: Parameter) -> Any:
+    """Return the value of a setting in a session, or its usual value."""
+    record = owner if knob is BRANCHES else getattr(owner, _RECORDS[knob.record])
+    return getattr(record, knob.field)
+
+
+def change(session: Session, knob: Parameter, value: Any) -> None:
+    """Change a setting of the branches that are written from now on. Raises InvalidRequest."""
+    knob.check(value)
+    if knob is BRANCHES:
+        session.n = value
+    else:
+        name = _RECORDS[knob.record]
+        setattr(session, name, replace(getattr(session, name), **{knob.field: value}))
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is typed; :func:`parse` reads it back."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return json.dumps(value, ensure_ascii=False)[1:-1] or OFF
+    return OFF if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parse(knob: Parameter, text: str) -> Any:
+    """Return the value of ``text``. Raises InvalidRequest."""
+    text = text.strip()
+    if text in ("", OFF):
+        return () if knob.kind in _SEQUENCES and not knob.optional else None
+    try:
+        if knob.kind == "bool":
+            return SWITCH.parse(text)
+        value = json.loads(f"[{text}]") if knob.kind in _SEQUENCES else text
+        return msgspec.convert(value, knob.hint, strict=False)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise InvalidRequest(knob.name, f"{text!r} cannot be read: {error}") from error
+
+
+def stepped(knob: Parameter, value: Any, steps: int) -> Any:
+    """Return the value ``steps`` up or down within the knob's range; choices and switches wrap around."""
+    if knob.kind == "bool":
+        return not value
+    if knob.choices:
+        choices = [None, *knob.choices] if knob.optional else list(knob.choices)
+        return choices[(choices.index(value) + steps) % len(choices)]
+    if knob.kind not in ("int", "float"):
+        return value
+    base = value if value is not None else (knob.default or 0)
+    turned = knob.clamp(round(base + steps * (knob.step or 1), 6))
+    return int(turned) if knob.kind == "int" else float(turned)
+
 
 _FIRST = "What writers change first"
 
@@ -55,11 +116,6 @@ class Row:
     why_not: str = ""
     note: str = ""
 
-    @property
-    def label(self) -> Content:
-        look = "$text-disabled" if self.why_not else "" if self.usual else "bold"
-        return Content.styled(f"{'  ' if self.usual else '* '}{self.title:<29}{self.value}{self.note}", look)
-
 
 def parameter_rows(screen: WriteScreen) -> Iterable[Row]:
     """Return the settings for new branches, those that writers change first before the others."""
@@ -67,23 +123,23 @@ def parameter_rows(screen: WriteScreen) -> Iterable[Row]:
     usual, can = session.usual, session.capabilities
 
     def row(knob: Parameter) -> Row:
-        value, normal = knobs.get(session, knob), knobs.get(usual, knob)
+        value, normal = value_of(session, knob), value_of(usual, knob)
 
         def put(text: str | None) -> None:
-            knobs.put(session, knob, normal if text is None else knobs.parse(knob, text))
+            change(session, knob, normal if text is None else parse(knob, text))
 
         def step(steps: int) -> None:
-            knobs.put(session, knob, knobs.stepped(knob, value, steps))
+            change(session, knob, stepped(knob, value, steps))
 
         note = "  of this model" if value == normal and knob.field in usual.of_model else ""
         first = knob.first or value != normal or bool(note)
         return Row(
             knob.name, knob.title, f"{knob.help}{_range(knob)}",
-            _FIRST if first else f"{knob.group[0].upper()}{knob.group[1:]}", knobs.shown(value),
+            _FIRST if first else f"{knob.group[0].upper()}{knob.group[1:]}", shown(value),
             value == normal, put, step, can.reason_for(knob), note,
         )  # fmt: skip
 
-    return sorted(map(row, knobs.KNOBS), key=lambda row: row.group != _FIRST)
+    return sorted(map(row, KNOBS), key=lambda row: row.group != _FIRST)
 
 
 def _range(knob: Parameter) -> str:
@@ -97,7 +153,7 @@ def _range(knob: Parameter) -> str:
 
 def program_rows(screen: WriteScreen) -> Iterable[Row]:
     """Yield the keys of ``config.toml``, but those that are settings for new branches."""
-    app, writing = screen.app, {launch.key_name(knob) for knob in knobs.KNOBS}
+    app, writing = screen.app, {launch.key_name(knob) for knob in KNOBS}
 
     def put(key: Key[Any], text: str | None) -> None:
         try:
@@ -112,98 +168,49 @@ def program_rows(screen: WriteScreen) -> Iterable[Row]:
         for key in app.preferences.table.section(section):
             source, value = app.preferences.source(key), app.preferences[key]
             listed = cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
-            words = knobs.shown(value) if listed is None else ",".join(map(str, listed))
+            words = shown(value) if listed is None else ",".join(map(str, listed))
             about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.env}"
             if key.name not in writing:
                 yield Row(
-                    key.name, key.name, about, heading, words or knobs.OFF, source == "default",
+                    key.name, key.name, about, heading, words or OFF, source == "default",
                     partial(put, key), note="" if source == "default" else f"  ({source})",
                 )  # fmt: skip
 
 
-class SettingsDialog(Dialog[None]):
+class SettingsDialog(Picker):
     """All settings. ``at`` is the name of the one to begin at."""
 
-    KEYS = "In the settings"
     BADGE = "SETTINGS"
     OPENED_BY = "settings"
-    HEADING = "Settings"
-    FOOT = "{keys} · type to narrow · * not the usual value"
-    DEFAULT_CSS = """
-    SettingsDialog { align: right middle; background: $background 40%; }
-    SettingsDialog > .box {
-        width: 84; max-width: 100%; height: 100%; max-height: 100%; padding: 1;
-        border: none; border-left: solid $primary;
-    }
-    SettingsDialog LineInput { background: $panel; padding: 0 1; }
-    SettingsDialog OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
-    SettingsDialog > .box > .about { height: 3; }
-    """
 
     def __init__(self, screen: WriteScreen, at: str = "temperature") -> None:
-        super().__init__()
-        self._below, self._at = screen, at
-        self._rows: list[Row | None] = []  # None is a heading
+        self._below = screen
+        foot = "{keys} · type to narrow · * not the usual value"
+        super().__init__("Settings", self._all(), at=at, foot=foot)
 
-    def content(self) -> ComposeResult:
-        yield LineInput(placeholder="narrow …", compact=True)
-        yield OptionList(compact=True)
-        yield Static(classes="about", markup=False)
+    def _all(self) -> list[Choice]:
+        rows = [*parameter_rows(self._below), *program_rows(self._below)]
+        self._rows = {row.name: row for row in rows}
+        return [Choice(row.name, row.title, row.name, row.why_not or f"{row.help} ({row.name})", row.group)
+                for row in rows]  # fmt: skip
 
-    def on_mount(self) -> None:
-        self._fill()
-        self.query_one(LineInput).focus()
+    def label(self, choice: Choice) -> Content:
+        """Return a setting with its value as it is listed."""
+        row = self._rows[choice.value]
+        look = "$text-disabled" if row.why_not else "" if row.usual else "bold"
+        return Content.styled(f"{'  ' if row.usual else '* '}{row.title:<29}{row.value}{row.note}", look)
 
     def on_unmount(self) -> None:
         self._below.guarded(self.app.knobs.keep)
 
-    @on(LineInput.Changed)
-    def _fill(self) -> None:
-        """List the settings that match the filter, with the cursor where it was."""
-        words = self.query_one(LineInput).value.casefold().split()
-        rows = [*parameter_rows(self._below), *program_rows(self._below)]
-        found = [row for row in rows if matches(words, row.name, row.title, row.help)]
-        self._rows, options = [], list[Option]()
-        for heading, some in groupby(found, lambda row: row.group):
-            options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
-            self._rows.append(None)
-            for row in some:
-                options.append(Option(row.label))
-                self._rows.append(row)
-        names = [row.name if row is not None else "" for row in self._rows]
-        listing = self.query_one(OptionList)
-        listing.clear_options()
-        listing.add_options(options)
-        if names:
-            listing.highlighted = names.index(self._at) if self._at in names else 1
-
-    @property
-    def row(self) -> Row | None:
-        """The setting under the cursor."""
-        at = self.query_one(OptionList).highlighted
-        return self._rows[at] if at is not None and at < len(self._rows) else None
-
-    @on(OptionList.OptionHighlighted)
-    def _highlighted(self) -> None:
-        if (row := self.row) is not None:
-            self._at = row.name
-            self.query_one(".about", Static).update(row.why_not or f"{row.help} ({row.name})")
-
     def _change(self, act: Callable[[Row], object]) -> None:
-        row = self.row
+        """Change the setting under the cursor."""
+        row = self._rows[self.chosen.value] if self.chosen is not None else None
         if row is not None and row.why_not:
             self.notify(row.why_not, severity="warning")
         elif row is not None:
             act(row)
-            self._fill()
-
-    @action("up", "up", "cursor_up", foot=False)
-    @action("down", "down", "cursor_down", foot=False)
-    @action("pageup", "page up", "page_up", foot=False)
-    @action("pagedown", "page down", "page_down", foot=False)
-    def action_move(self, how: str) -> None:
-        """Move in the list."""
-        getattr(self.query_one(OptionList), f"action_{how}")()
+            self.replace(self._all())
 
     @action("left", "less", -1)
     @action("right", "more", 1)
@@ -216,9 +223,8 @@ class SettingsDialog(Dialog[None]):
         """Reset the setting to its usual value."""
         self._change(lambda row: row.put(None))
 
-    @on(LineInput.Submitted)
-    @on(OptionList.OptionSelected)
-    def _chosen(self) -> None:
+    def take(self, value: str) -> None:
+        """Type the value of the setting that was chosen by a click."""
         self.action_type()
 
     @action("enter", "type a value")
@@ -228,25 +234,9 @@ class SettingsDialog(Dialog[None]):
         def ask(row: Row) -> None:
             def answered(text: str) -> None:
                 row.put(text)
-                self._fill()
+                self.replace(self._all())
 
-            value = "" if row.value == knobs.OFF else row.value
+            value = "" if row.value == OFF else row.value
             self.ask(Ask(f"{row.title} — {row.help}", value, select=True), answered)
 
         self._change(ask)
-
-    @action("ctrl+p", "presets")
-    def action_presets(self) -> None:
-        """Choose a preset."""
-        session = self._below.session
-        usual = replace(session.usual.sampling, seed=session.sampling.seed)
-        choices = [
-            Choice(file, name, preview=knobs.preset_words(file, usual))
-            for name, file in knobs.presets().items()
-        ]
-
-        def picked(file: Path) -> None:
-            _, session.sampling = knobs.read_preset(file, usual)
-            self._fill()
-
-        self.ask(Picker("Presets", choices), picked)

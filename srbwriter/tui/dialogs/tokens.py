@@ -1,4 +1,4 @@
-"""The token view: steps through a branch or the story by token, shows alternatives, forks and bans.
+"""The token view: steps through a branch or the story by token, shows alternatives, and forks.
 
 The box appears beside the text. It never blocks: the cursor moves at once, and alternatives appear when they
 are computed.
@@ -7,7 +7,6 @@ are computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -24,14 +23,13 @@ from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import Dialog
 
 if TYPE_CHECKING:
-    from srbwriter.engine.generation import Branch
     from srbwriter.tui.write.screen import WriteScreen
 
 _LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
 _COLUMN = 26  # cells of an alternative
 _PAGE, _ALL = 10, 1 << 30  # tokens
-_KEYS = "←→ token · ↑↓ other · ⏎ continues with it · b bans it here · esc back"
+_KEYS = "←→ token · ↑↓ other · ⏎ continues with it · esc back"
 
 
 def percent(logprob: float) -> str:
@@ -43,7 +41,6 @@ def percent(logprob: float) -> str:
 class TokenView(Dialog[None]):
     """Shows the tokens of branch ``index``; if that is None, of the story, starting at character ``char``."""
 
-    KEYS = "Token by token"
     BADGE = "TOKENS"
     OPENED_BY = "tokens"
 
@@ -60,15 +57,18 @@ class TokenView(Dialog[None]):
     def __init__(self, screen: WriteScreen, index: int | None, char: int) -> None:
         super().__init__()
         self._below, self._index, self._char = screen, index, char
+        self._tokens = Tokens.of(screen.session)
         self._text: TokenText | None = None
         self._coming: Future[TokenText] | None = None
-        self._written = 0  # length of the branch in tokens when it was read
-        self._at: int | None = None  # index of the current token; None until the text is tokenised
-        self._early: list[int] = []  # steps of keys that came before that
+        self._version: object = None  # of the text that was asked for last
+        self._at = 0  # index of the current token
+        self._early: list[int] = []  # steps of keys that came before the text
         self._aim = 0  # the index to return to: a branch being rewritten may still be shorter
         self._chosen: int | None = None  # index of the alternative; None: the best one not in the text
         self._why = ""
         self._cursor_before = screen.editor.cursor
+        self._shown: object = None
+        self._marked: object = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
@@ -77,8 +77,7 @@ class TokenView(Dialog[None]):
             yield Static(_KEYS, classes="foot", markup=False)
 
     def on_mount(self) -> None:
-        self._place_box()
-        self._read()
+        self.on_resize()
         self._look()
         self.set_interval(_LOOKS, self._look)
 
@@ -88,9 +87,6 @@ class TokenView(Dialog[None]):
         self._below.editor.move_to(self._below.editor.cursor)
 
     def on_resize(self) -> None:
-        self._place_box()
-
-    def _place_box(self) -> None:
         """Put the box over the other text: over the story for a branch, over the branches for the story."""
         other = self._below.grid if self._index is None else self._below.editor
         region, size, box = other.region, self.app.size, self.query_one(".box")
@@ -102,115 +98,83 @@ class TokenView(Dialog[None]):
         box.styles.max_height = height
         self._rows, self._width = max(1, height - 2 - (region.width < 70)), region.width - 2
 
-    # ---- the text that is shown
+    # ---- what is shown
 
-    @property
-    def _branch(self) -> Branch | None:
-        current = self._below.session.round
-        if self._index is None or current is None or self._index >= len(current.branches):
-            return None
-        return current.branches[self._index]
+    def _look(self) -> None:
+        """Read the text if it is another one, and show what is known of it by now."""
+        tokens, index, version = self._tokens, self._index, None
+        branches = current.branches if (current := self._below.session.round) is not None else []
+        if index is not None and index < len(branches):
+            buffer = branches[index].buffer
+            version = buffer.revision, len(buffer.ids)
+        if self._coming is None and (self._text is None or version != self._version):
+            try:
+                self._coming = tokens.story_tokens() if index is None else tokens.branch_tokens(index)
+                self._version, self._why = version, ""
+            except EngineError as error:  # the model may still be loading
+                self._why = str(error)
+        if self._coming is not None and self._coming.done():
+            coming, self._coming = self._coming, None
+            try:
+                self._take(coming.result())
+            except Exception as error:  # from the engine, or because the story exceeds the context
+                self._below.notify(str(error), severity="error")
+                self.close()
+                return
+        self._show()
 
-    def _read(self) -> None:
-        """Request the tokens of the current text."""
-        tokens = Tokens.of(self._below.session)
-        try:
-            self._coming = tokens.story_tokens() if self._index is None else tokens.branch_tokens(self._index)
-            self._why = ""
-        except EngineError as error:
-            self._why = str(error)
-        branch = self._branch
-        self._written = len(branch.buffer.ids) if branch is not None else 0
-
-    def _take_result(self) -> None:
-        """Show the tokenised text if it is ready; keep the current token, or start at the writer's place."""
-        if self._coming is None or not self._coming.done():
-            return
-        coming, self._coming = self._coming, None
-        try:
-            fresh = coming.result()
-        except Exception as error:  # from the engine, or because the story exceeds the context
-            self._below.notify(str(error), severity="error")
-            self.close()
-            return
-        before, self._text = self._text, fresh
-        if before is not None and before.take == fresh.take and before.prompt == fresh.prompt:
-            fresh.known, fresh.asked = before.known, before.asked
-        if self._at is None:
-            self._aim = fresh.place_of(self._char)
-        self._at = max(0, min(self._aim, len(fresh.tokens) - 1))
+    def _take(self, text: TokenText) -> None:
+        """Use the tokens of the text; keep the current one, or start at the writer's place."""
+        before, self._text = self._text, text
+        if before is None:
+            self._aim = text.place_of(self._char)
+        elif (before.take, before.prompt) == (text.take, text.prompt):
+            text.known, text.asked = before.known, before.asked
+        self._at = max(0, min(self._aim, len(text.tokens) - 1))
         early, self._early = self._early, []
         for step in early:
             self.action_go(step)
 
-    def _look(self) -> None:
-        """Poll for results and show them."""
-        waits = self._text is None and self._coming is None and bool(self._why)
-        if waits and self._below.session.engine is not None:
-            self._read()  # retry: the model was still loading
-        self._take_result()
-        branch = self._branch
-        text, idle = self._text, self._coming is None and not self._why
-        if branch is not None and idle and text is not None:
-            now = branch.buffer.revision, len(branch.buffer.ids)
-            if now != (text.take[1], self._written):
-                self._read()
-        self._show()
-
     def _others(self) -> tuple[Alternative, ...] | None:
-        """Return the alternatives to the current token, less banned ones; None while not computed."""
-        if self._text is None or self._at is None or not self._text.tokens:
+        """Return the alternatives to the current token; None while not computed."""
+        if self._text is None or not self._text.tokens:
             return None
-        session = self._below.session
-        if why := session.capabilities.reason_for("next_logprobs"):
+        if why := self._below.session.capabilities.reason_for("next_logprobs"):
             self._why = why
             return ()
-        found = Tokens.of(session).look(self._text, self._at)
+        found = self._tokens.look(self._text, self._at)
         self._why = self._text.problem
-        if found is None:
-            return None
-        banned = Tokens.of(session).without(self._text, self._at)
-        return tuple(one for one in found if one.id not in banned)[:_BEST]
-
-    # ---- showing
+        return found and found[:_BEST]
 
     def _show(self) -> None:
-        text, place = self._text, self._at
-        if text is None or place is None:
-            self._put(self._why or "…", [])
-            return
-        if not text.tokens:
-            self._put("There is no token here yet." if self._index is not None else "The story is empty.", [])
-            return
-        token, others = text.tokens[place], self._others()
-        self._mark(token.start, token.end)
-        here = f"{place + 1} of {len(text.tokens)}"
-        own = next((one for one in text.known.get(place, ()) if one.id == token.id), None)
-        if own is not None:
-            here += f"  “{own.shown}”  {percent(own.logprob)}  {-own.logprob / math.log(2):.1f} bits"
-        elif self._why:
-            here += f"  {self._why}"
-        if not text.of_story and (banned := Tokens.of(self._below.session).without(text, place)):
-            here += f"  ({len(banned)} banned)"
-        self._put(here, self._lines(others or (), token.id))
-
-    def _put(self, here: str, lines: list[Content]) -> None:
-        here, others = set_cell_size(here, self._width).rstrip(), Content("\n").join(lines)
-        if self._shown != (here, others):  # every update triggers a layout
-            self._shown = here, others
-            self.query_one("#tokens-here", Static).update(here)
-            self.query_one("#tokens-others", Static).update(others)
-
-    def _lines(self, others: tuple[Alternative, ...], own: int) -> list[Content]:
-        """List the alternatives; a dot marks the token in the text, an arrow the chosen one."""
-        chosen = self._chosen_of(others, own)
-        first = max(0, chosen + 1 - self._rows)
-        lines: list[Content] = []
-        for at, one in list(enumerate(others))[first : first + self._rows]:
-            sign, share = "▸" if at == chosen else "·" if one.id == own else " ", percent(one.logprob)
-            cell = f"{sign} {set_cell_size(one.shown, _COLUMN - 4 - cell_len(share))} {share} "
-            lines.append(Content.styled(cell, "bold $text-accent" if at == chosen else ""))
-        return lines
+        """Show the current token, mark it in the text, and list the alternatives to it: a dot is before the
+        token in the text, an arrow before the chosen one."""
+        text, lines = self._text, list[Content]()
+        if text is None:
+            here = self._why or "…"
+        elif not text.tokens:
+            here = "There is no token here yet." if self._index is not None else "The story is empty."
+        else:
+            token, others = text.tokens[self._at], self._others() or ()
+            self._mark(token.start, token.end)
+            here = f"{self._at + 1} of {len(text.tokens)}"
+            own = next((one for one in text.known.get(self._at, ()) if one.id == token.id), None)
+            if own is not None:
+                here += f"  “{own.shown}”  {percent(own.logprob)}  {-own.logprob / math.log(2):.1f} bits"
+            elif self._why:
+                here += f"  {self._why}"
+            chosen = self._chosen_of(others, token.id)
+            first = max(0, chosen + 1 - self._rows)
+            for at, one in list(enumerate(others))[first : first + self._rows]:
+                sign = "▸" if at == chosen else "·" if one.id == token.id else " "
+                share = percent(one.logprob)
+                cell = f"{sign} {set_cell_size(one.shown, _COLUMN - 4 - cell_len(share))} {share} "
+                lines.append(Content.styled(cell, "bold $text-accent" if at == chosen else ""))
+        shown = set_cell_size(here, self._width).rstrip(), Content("\n").join(lines)
+        if self._shown != shown:  # every update triggers a layout
+            self._shown = shown
+            self.query_one("#tokens-here", Static).update(shown[0])
+            self.query_one("#tokens-others", Static).update(shown[1])
 
     def _chosen_of(self, others: tuple[Alternative, ...], own: int) -> int:
         if self._chosen is not None:
@@ -219,17 +183,12 @@ class TokenView(Dialog[None]):
 
     def _mark(self, start: int, end: int) -> None:
         """Highlight the current token in the text."""
-        if self._index is None:
-            editor = self._below.editor
-            end = min(max(end, start + 1), len(editor.text))
-            if (start, end) != self._marked:
-                self._marked = start, end
-                editor.select_match(start, end)
-        else:
-            self._below.grid.panes[self._index].show_token((start, max(end, start + 1)))
-
-    _marked = (-1, -1)
-    _shown: tuple[str, Content] | None = None
+        end = max(end, start + 1)
+        if self._index is not None:
+            self._below.grid.panes[self._index].show_token((start, end))
+        elif (start, end) != self._marked:
+            self._marked = start, end
+            self._below.editor.select_match(start, min(end, len(self._below.editor.text)))
 
     # ---- keys
 
@@ -241,9 +200,9 @@ class TokenView(Dialog[None]):
     @action("end", "last", _ALL, foot=False)
     def action_go(self, step: int) -> None:
         """Go some tokens on or back; a key that comes early waits for the text."""
-        if self._text is None or self._at is None:
+        if self._text is None:
             self._early.append(step)
-        elif self._text.tokens:
+        else:
             self._aim = self._at = max(0, min(self._at + step, len(self._text.tokens) - 1))
             self._chosen = None
             self._show()
@@ -252,9 +211,9 @@ class TokenView(Dialog[None]):
     @action("down", "other", 1)
     def action_choose(self, step: int) -> None:
         """Choose a more or a less likely token."""
-        others = self._others()
-        if others and self._text is not None and self._at is not None:
-            own = self._text.tokens[self._at].id
+        others, text = self._others(), self._text
+        if others and text is not None:
+            own = text.tokens[self._at].id
             self._chosen = max(0, min(self._chosen_of(others, own) + step, len(others) - 1))
             self._show()
 
@@ -262,37 +221,23 @@ class TokenView(Dialog[None]):
     def action_fork(self) -> None:
         """Start a new branch with the chosen token; in the story, a new round."""
         others, text, place = self._others(), self._text, self._at
-        if text is None or place is None or not text.tokens:
+        if text is None or not text.tokens:
             return
         if others is None:
             self.app.notify("The alternatives are still being computed; try again in a moment.")
             return
         own = text.tokens[place].id
         token = others[self._chosen_of(others, own)].id if others else own
-        self._leave(lambda: self._show_fork(Tokens.of(self._below.session).fork(text, place, token)))
 
-    @action("b", "bans it here")
-    def action_ban(self) -> None:
-        """Ban this token here and write the branch again from before it; in the story, a new round."""
-        text, place = self._text, self._at
-        if text is None or place is None or not text.tokens:
-            return
-        if text.of_story:
-            self._leave(lambda: (Tokens.of(self._below.session).ban(text, place), self._show_fork(-1)))
-        elif self._below.guarded(lambda: Tokens.of(self._below.session).ban(text, place)):
-            self._chosen = None
+        def fork() -> None:
+            index = self._tokens.fork(text, place, token)
+            if index >= 0:
+                self._below.grid.await_branch(index)
+            else:
+                self._below.show_story()
+                self._below.notify("The text after this place is another branch now; undo puts it back.")
 
-    def _show_fork(self, index: int) -> None:
-        """Focus the fork, which is branch ``index`` or, if that is -1, a new round of the story."""
-        if index < 0:
-            self._below.show_story()
-            self._below.notify("The text after this place is another branch now; undo puts it back.")
-        else:
-            self._below.grid.await_branch(index)
-
-    def _leave(self, act: Callable[[], object]) -> None:
-        """Run ``act``, which shows another place, and close this view."""
-        if self._below.guarded(act):
+        if self._below.guarded(fork):  # another place is shown
             self._cursor_before = -1
             self.close()
 

@@ -36,7 +36,6 @@ _NAMES = {
 class ContextView(Dialog[None]):
     """Shows the parts of the context with their sizes and text. The request to the model is edited here."""
 
-    KEYS = "What the model sees"
     OPENED_BY = "context"
     HEADING = "What the model sees"
     FOOT = "{keys} · grey between ⟨ ⟩: no room"

@@ -42,7 +42,6 @@ class SearchBar(Bar[None]):
     Escape restores the cursor and the visible part of the story.
     """
 
-    KEYS = "In find and replace"
     DEFAULT_CSS = """
     SearchBar Horizontal { height: 1; }
     SearchBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }

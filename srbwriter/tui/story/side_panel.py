@@ -17,9 +17,8 @@ from srbwriter.story import ROOT
 from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry
-from srbwriter.tui.commands import Keyed, action
-from srbwriter.tui.dialogs.ask import LineInput
-from srbwriter.tui.dialogs.base import keys_line_of
+from srbwriter.tui.commands import Keyed, action, keys_line_of
+from srbwriter.tui.dialogs.ask import Confirm, LineInput
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.widgets.lines import Foot
 
@@ -40,7 +39,6 @@ _MOST_LINES = 9999  # from the end of the story to the note
 class LoreList(Keyed, OptionList):
     """The list of lorebook entries. Its keys act on the highlighted entry."""
 
-    KEYS = "In the lorebook"
     DEFAULT_CSS = "LoreList { border: none; padding: 0; background: $surface; }"
 
     @action("n", "new", "add_entry", priority=False)
@@ -240,7 +238,8 @@ class SidePanel(Keyed, Vertical):
         if self._entry is not None:
             self.query_one(f"#{field}").focus()
         else:
-            self.app.notify("There are no entries yet; n makes one.")
+            question = Confirm("There are no entries yet; n makes one.", {"escape": "goes back"})
+            self.app.push_screen(question)  # words for an entry run no commands
 
     def add_entry(self) -> None:
         """Add an entry and go to its name, which is also its first key; enter goes on to its text."""

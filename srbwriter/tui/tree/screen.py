@@ -18,6 +18,7 @@ from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
 from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.widgets.lines import Foot
@@ -35,7 +36,6 @@ class TreeScreen(Page[NodeId]):
 
     BADGE = "TREE"
 
-    KEYS = "In the tree"
     OPENED_BY = "tree"
     DEFAULT_CSS = """
     TreeScreen TreeView { width: 3fr; height: 1fr; }
@@ -151,12 +151,12 @@ class TreeScreen(Page[NodeId]):
         self.notify("Moved to the bin; undo restores it.")
 
     def _own_node(self) -> NodeId | None:
-        """Return the node under the cursor if it can be changed; else notify the writer and return None."""
+        """Return the node under the cursor if it can be changed; else say why not and return None."""
         row = self.view.row
-        if row.folded:
-            self.notify("These branches are folded; space shows them.")
-        elif row.node == ROOT:
-            self.notify("This is the beginning of the story; it has no text to change.")
-        else:
+        if not row.folded and row.node != ROOT:
             return row.node
+        why = "This is the beginning of the story; it has no text to change."
+        if row.folded:
+            why = "These branches are folded; space shows them."
+        self.app.push_screen(Confirm(why, {"escape": "goes back"}))  # words for a note run no commands
         return None

@@ -129,8 +129,6 @@ class WriteScreen(Screen[None]):
     def _begin(self) -> None:
         try:
             receive(self)
-            if self.app.begins:
-                self.run("generate")
             self.leave_panes()
         finally:
             self._begun = True
@@ -227,12 +225,17 @@ class WriteScreen(Screen[None]):
 
     def run(self, command: str, number: int = 0) -> None:
         known = COMMANDS[command]
-        arguments = [number] if known.numbered else []
 
-        def handle() -> object:
+        def handle() -> None:
             if known.writes:
                 refuse(self.session.story)
-            return known.handler(self, *arguments)
+            numbers = [number] if known.numbered else []
+            if not known.needs_branch:
+                known.handler(self, *numbers)
+            elif (pane := self.grid.pane) is not None and pane.branch is not None:
+                known.handler(self, pane, *numbers)
+            else:
+                self.notify("There is no branch here yet.")
 
         if self.session.round is not self._round:
             self.flush()  # the previous key changed the branches, and they have not been painted yet
@@ -244,11 +247,8 @@ class WriteScreen(Screen[None]):
             act()
             self.flush()
             done = True
-        except (EngineError, StoryError, ValueError, OSError) as error:
-            log.warning("refused: %s", error)
-            self.notify(str(error), severity="error")
         except Exception as error:
-            self.admit(error)
+            self.tell(error)
         if status.round_identity(self.session) not in (before, None):
             self.leave_panes()
         self.pump.wake()
@@ -256,6 +256,14 @@ class WriteScreen(Screen[None]):
         self._show_saved()
         self._show_keys()
         return done
+
+    def tell(self, error: Exception) -> None:
+        """Say what was refused, or that the program has a defect."""
+        if isinstance(error, EngineError | StoryError | ValueError | OSError):
+            log.warning("refused: %s", error)
+            self.notify(str(error), severity="error")
+        else:
+            self.admit(error)
 
     def ask(self, dialog: Screen[Answer], then: Callable[[Answer], object]) -> None:
         def answered(answer: Answer | None) -> None:
@@ -451,7 +459,7 @@ class WriteScreen(Screen[None]):
         self._show_marks()
         self._show_keys()
         self.notices.watch()
-        self.app.show_title(self.session.title, self.writing)
+        self.app.show_title(self.session.story.title, self.writing)
         self.keep_view()
 
     def _set_prefetch_focus(self) -> None:

@@ -58,7 +58,7 @@ def left(session: Session, work: str = "", figures: tuple[str, ...] = ()) -> tup
     if failed:  # one reason only, since the line is short
         which = f"branch {failed[0].index + 1}" if len(failed) == 1 else f"{len(failed)} branches"
         parts.append(f"{which} failed: {failed[0].error}")
-    parts += figures or (shortened(" ".join(session.title.split()), _TITLE_CELLS),)
+    parts += figures or (shortened(" ".join(session.story.title.split()), _TITLE_CELLS),)
     if current is not None and current.wish:
         parts.append(f"asked for: {shortened(current.wish, _WISH_CELLS)}")
     return tuple(parts)
@@ -94,7 +94,7 @@ def right(session: Session, goal: int) -> tuple[str, ...]:
     done_today = session.story.today().words
     share = done_today / goal if goal else 0
     today = f"{done_today}/{goal} today {bar(share, 8)}" if goal else f"{done_today} today"
-    return session.save_state, counted(session.words, "word"), today
+    return session.save_state, counted(session.story.words(session.node), "word"), today
 
 
 def round_identity(session: Session) -> object | None:
@@ -126,7 +126,6 @@ def branch_facts(session: Session, index: int, take: int | None = None) -> list[
     facts = [
         "★" if marks.bookmark else "",
         f"⌫{branch.bans}" if branch.bans else "",
-        "chosen by you" if index in current.forced else "",
         "note" if Steering.of(session).note(index) else "",
         "repeats" if repeats(branch) else "",
         "ready" if LookAhead.of(session).share(index, take) == 1.0 else "",
