@@ -180,8 +180,9 @@ class App(FailingApp):
     # ---- themes
 
     def load_themes(self) -> list[Path]:
-        """Read all themes and return their files; collect one complaint for each that is invalid."""
-        found, self.complaints = themes.load_all()
+        """Read all themes and return their files; what is wrong with one is said when the screen is up."""
+        found, complaints = themes.load_all()
+        self.notes += complaints
         for theme in found.values():
             self.register_theme(theme)
         return [*found]
@@ -318,8 +319,6 @@ class App(FailingApp):
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
         self.push_screen(self.write_screen)
-        for complaint in self.complaints:
-            self.notify(complaint, severity="warning")
         self._tell_notes()
         if not self.is_headless:  # then it is somebody else's process
             signals.obey_signals(self)

@@ -13,10 +13,14 @@ from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import ModelInfo, Request, Sampling, Stop
 from srbwriter.engine.verbs import BranchVerb
+from srbwriter.session.ahead import LookAhead
 from srbwriter.session.drafts import Draft
 from srbwriter.session.instrument import Instrument
 from srbwriter.session.prefix import Prefix
+from srbwriter.session.rewriting import Rewriting
 from srbwriter.session.sampling import Usual, Variety
+from srbwriter.session.steering import Steering
+from srbwriter.session.tokens import Tokens
 from srbwriter.session.typing import name_action
 from srbwriter.story import ROOT, Edit, NodeId, Story
 from srbwriter.story.model import JsonObject
@@ -118,12 +122,10 @@ class FakeSession:
         self.closed = False
         self.view: JsonObject = {}
         self.state_lock = threading.RLock()
-        self._instruments: dict[type[Instrument], Any] = {}
-        self.tokens = SimpleNamespace(gather=False, branch_logprobs=None)
+        kinds = (LookAhead, Tokens, Rewriting, Steering)
+        self.instruments: tuple[Instrument, ...] = tuple(kind(cast(Any, self)) for kind in kinds)
+        self.look_ahead, self.tokens, self.rewriting, self.steering = self.instruments
         self.book = SimpleNamespace(later=lambda act: None, offer_name=None)
-
-    def instrument(self, kind: type[Instrument]) -> Any:
-        return self._instruments.setdefault(kind, kind(cast(Any, self)))
 
     def would_ask(self, index: int | None, upto: int | None) -> None:
         """Nothing is asked for by itself."""

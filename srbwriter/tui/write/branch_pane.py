@@ -77,11 +77,6 @@ class BranchPane(Prose, inherit_bindings=False):
 
     # ---- content
 
-    @property
-    def is_read(self) -> bool:
-        """Whether the reader has scrolled in the pane or begun to select a part."""
-        return self.take is not None or self.is_scrolled
-
     def show_branch(self, branch: Branch | None, again: bool = False) -> None:
         """Show another branch from its beginning; with ``again`` the same one, where it was scrolled to."""
         take, place = self.take, self.first_visible if self.is_scrolled and not self.follow else None

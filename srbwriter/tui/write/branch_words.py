@@ -65,6 +65,8 @@ def sampling_words(branch: Branch, usual: object) -> str:
             name = "temp" if field.name == "temperature" else field.name.replace("_", " ")
             if field.name == "banned_phrases":
                 value = len(branch.sampling.banned_phrases)
+            if isinstance(value, tuple):  # too long to be read there
+                continue
             differences.append(f"{name} {_number(value) if isinstance(value, float) else value}")
     return ", ".join(differences)
 
