@@ -122,9 +122,9 @@ class FakeSession:
         self.closed = False
         self.view: JsonObject = {}
         self.state_lock = threading.RLock()
-        kinds = (LookAhead, Tokens, Rewriting, Steering)
-        self.instruments: tuple[Instrument, ...] = tuple(kind(cast(Any, self)) for kind in kinds)
-        self.look_ahead, self.tokens, self.rewriting, self.steering = self.instruments
+        kinds: tuple[type[Instrument], ...] = LookAhead, Tokens, Rewriting, Steering
+        self.instruments = tuple(kind(cast(Any, self)) for kind in kinds)
+        self.tokens = SimpleNamespace(gather=False, branch_logprobs=None)
         self.book = SimpleNamespace(later=lambda act: None, offer_name=None)
 
     def would_ask(self, index: int | None, upto: int | None) -> None:
