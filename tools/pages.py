@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import srbwriter.tui.write.desk  # noqa: F401 - loads all screens and their commands
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.flags import default_text, spellings
@@ -24,8 +23,8 @@ from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
-from srbwriter.tui.commands import COMMANDS, Command, shown_name
-from srbwriter.tui.write.essentials import ESSENTIALS
+from srbwriter.tui.actions import COMMANDS
+from srbwriter.tui.commands import Command, shown_name
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -145,15 +144,13 @@ def retired_parameters() -> str:
 # ---- keys
 
 
+_TO_KNOW = ("generate", "pick_number", "take", "switch", "undo", "menu", "help", "quit")
+
+
 def keys_to_know() -> str:
     """The eight keys to know."""
-    rows = (
-        (
-            " ".join(_first_key(COMMANDS[command]) for command in essential.commands),
-            f"{essential.label[:1].upper()}{essential.label[1:]}. {essential.help}",
-        )
-        for essential in ESSENTIALS
-    )
+    known = (COMMANDS[name] for name in _TO_KNOW)
+    rows = ((_first_key(command), f"{command.title}. {command.help}") for command in known)
     return table("| key | what it does |", "|---|---|", rows)
 
 

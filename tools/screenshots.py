@@ -101,10 +101,6 @@ async def settings(pilot: Pilot[None], app: App) -> None:
     await pilot.press("f2", "right", "right")
 
 
-async def reading(pilot: Pilot[None], app: App) -> None:
-    await pilot.press("ctrl+r")
-
-
 async def tokens(pilot: Pilot[None], app: App) -> None:
     await ended(pilot, app)
     await pilot.press("f6", "home", *["right"] * 9)
@@ -158,7 +154,6 @@ SHOTS = (
     Shot("settings", settings),
     Shot("ahead", ahead),
     Shot("rewriting", rewriting, (120, 36)),
-    Shot("reading", reading, (100, 30), "linen"),
     Shot("tokens", tokens),
     Shot("tokens-coloured", coloured, (160, 48), layout="right"),
 )

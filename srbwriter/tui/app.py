@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +36,7 @@ from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers
-from srbwriter.tui.write.desk import Desk
+from srbwriter.tui.write.screen import WriteScreen
 
 Beside = Callable[[Session], AbstractContextManager[str]]
 """What runs in the same process as long as a session is open, for example a server on its engine.
@@ -48,9 +47,6 @@ Entered, it gives the address that it listens at.
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
 _REST_SECONDS = 2.0  # without a key in a text, after which the writer counts as pausing
 _LEAST_SECONDS, _CHARACTERS_A_SECOND = 5.0, 15  # that a message is shown
-_AWAITED_SECONDS = 0.3  # from giving the terminal back to saying what is awaited
-_MODEL_AWAITED = "Your story is saved. The model is still being closed …"
-_DISK_AWAITED = "Your words are still being saved …"
 
 
 class NextStory(NamedTuple):
@@ -87,7 +83,6 @@ class App(FailingApp):
         self._own_keys: dict[str, str] | None = None
         self.preferences = Preferences(settings)
         self._apply_keys()
-        self._theme_missed: str | None = None  # the configured theme that is missing, once reported
         self.load_themes()
         self.fetch = ModelFetch()
         self.transfers = Transfers(self)
@@ -100,7 +95,7 @@ class App(FailingApp):
         self.knobs = RememberedKnobs(session, self._settings)
         self.knobs.recall()
         LookAhead.of(session).budget = budget_of(self.preferences)
-        self.write_screen = Desk(session, self)
+        self.write_screen = WriteScreen(session, self)
         if self._beside is not None:
             self.address = self._services.enter_context(self._beside(session))
             self.notes.append(f"serving the same model on {self.address}")
@@ -114,7 +109,8 @@ class App(FailingApp):
         self._apply_keys()
         self._apply_theme()
         if self.write_screen.is_mounted:
-            self.write_screen.rearrange(layout=self.preferences[options.LAYOUT])
+            self.write_screen.layout_name = self.preferences[options.LAYOUT]
+            self.write_screen.rearrange()
             self.write_screen.colour()
             self._tell_notes()
 
@@ -122,16 +118,6 @@ class App(FailingApp):
     def writer_rests(self) -> bool:
         """Whether the writer is not typing, so that a dialog may open without catching the next keys."""
         return time.monotonic() - self.typed_at > _REST_SECONDS
-
-    @property
-    def text_width(self) -> int:
-        """The longest line of the story, in cells."""
-        return self.preferences[options.TEXT_WIDTH]
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether new branches are written as soon as one is picked."""
-        return self.preferences[options.CONTINUE]
 
     # ---- keys
 
@@ -194,22 +180,23 @@ class App(FailingApp):
     # ---- themes
 
     def load_themes(self) -> list[Path]:
-        """Read all themes and return their files; collect one complaint for each that is invalid."""
-        found, self.complaints = themes.load_all()
+        """Read all themes and return their files; what is wrong with one is said when the screen is up."""
+        found, complaints = themes.load_all()
+        self.notes += complaints
         for theme in found.values():
             self.register_theme(theme)
         return [*found]
 
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""
-        wanted = self.preferences[options.THEME]
-        found = wanted in self.available_themes
-        self.show_theme(wanted if found else themes.DEFAULT)
-        if not found and wanted != self._theme_missed:
-            self.notes.append(
-                f"There is no theme {wanted!r}; showing {themes.DEFAULT}. Theme in the menu lists them."
-            )
-        self._theme_missed = None if found else wanted
+        wanted, before = self.preferences[options.THEME], self.theme
+        if wanted in self.available_themes:
+            self.show_theme(wanted)
+            return
+        self.show_theme(themes.DEFAULT)
+        if self.theme != before:
+            words = f"There is no theme {wanted!r}; showing {themes.DEFAULT}. Theme in the menu lists them."
+            self.notes.append(words)
 
     def show_theme(self, name: str) -> None:
         """Show a theme; in a terminal with sixteen colours the one of Textual's that is as dark."""
@@ -332,8 +319,6 @@ class App(FailingApp):
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
         self.push_screen(self.write_screen)
-        for complaint in self.complaints:
-            self.notify(complaint, severity="warning")
         self._tell_notes()
         if not self.is_headless:  # then it is somebody else's process
             signals.obey_signals(self)
@@ -348,27 +333,5 @@ class App(FailingApp):
         self.keyboard.close()
         self.transfers.end()
         self._to_terminal("\x1b[23;2t")
-        with self._naming_what_is_awaited():
-            self.session.close()
+        self.session.close()
         self._services.close()
-
-    @contextlib.contextmanager
-    def _naming_what_is_awaited(self) -> Generator[None]:
-        """Say in the terminal, which has been given back, what the end of the program waits for."""
-        said = threading.Event()
-
-        def say() -> None:
-            said.set()
-            self._to_terminal(_MODEL_AWAITED if self.session.story.save_state.saved else _DISK_AWAITED)
-
-        timer = threading.Timer(_AWAITED_SECONDS, say)
-        if not self.is_headless:
-            timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if timer.is_alive():
-                timer.join()
-            if said.is_set():
-                self._to_terminal("\r\x1b[K")  # the prompt of the shell comes there

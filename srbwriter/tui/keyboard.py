@@ -53,34 +53,14 @@ class Keyboard:
         self._task: asyncio.Task[None] | None = None
         self._open = False
 
-    def open(self, asked: bool = False) -> None:
-        """Start delivering, now that the first screen is up; keys that were pressed before go to it.
-
-        If the screen asks something (``asked``), text typed before is not an answer and goes into the story.
-        """
-        if asked:
-            text = "".join(
-                waiting.event.character or "" for waiting in self._waiting if is_text(waiting.event)
-            )
-            self._waiting.clear()
-            if text:
-                self._app.write_screen.editor.post_message(events.Paste(text))
+    def open(self) -> None:
+        """Start delivering, now that the first screen is up; keys that were pressed before go to it."""
         self._open = True
         self._start()
 
     def hold(self) -> None:
         """Keep all keys from now on for the screen that calls :meth:`open` next."""
         self._open = False
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether keys wait to be delivered."""
-        return bool(self._waiting)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the first screen is up, including its first question."""
-        return self._open
 
     def close(self) -> None:
         """Drop the queue, because the app ends."""
@@ -93,7 +73,7 @@ class Keyboard:
         burst = event if isinstance(event, Burst) else None
         for key in event.keys if isinstance(event, Burst) else [event]:
             first = isinstance(key, events.Key) and key.key == ESCAPE_FIRST
-            ready = events.Key("escape", ESC) if first else key if burst else _insertable(key)
+            ready = events.Key("escape", ESC) if first else key
             self._waiting.append(_Waiting(ready, burst))
         self._start()
 
@@ -138,7 +118,7 @@ class Keyboard:
         if app.write_screen.on_top:
             if app.write_screen.use_key(event):
                 return True
-            if app.write_screen.wants_in_story(event):
+            if app.write_screen.on_branch and isinstance(event, events.Paste):
                 app.write_screen.go_to_story()
                 await self._settled(app.screen)
         elif isinstance(event, events.Paste) and not isinstance(app.focused, Input | Prose):
@@ -186,14 +166,3 @@ def _behind_escape(event: events.Key) -> events.Key:
     """Return the key that arrived directly after an escape."""
     name = event.key.removeprefix(ALT)
     return events.Key(event.character or name if name.startswith("shift+") else name, event.character)
-
-
-def _insertable(event: events.Key | events.Paste) -> events.Key | events.Paste:
-    """Return an event that Textual's editors insert, whatever the character.
-
-    They insert printable characters only, and drop special spaces, joiners and the soft hyphen, which Python
-    does not consider printable, unless they are pasted.
-    """
-    if is_text(event) and event.character and not event.character.isprintable():
-        return events.Paste(event.character)
-    return event

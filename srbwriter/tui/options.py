@@ -12,12 +12,12 @@ from srbwriter.config import Key, Settings, Source, Table, remember
 from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, Kind, one_of
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
-LAYOUTS = ("below", "right", "column")
+LAYOUTS = ("below", "right")
 AUTO = "auto"
 
 LAYOUT = Key(
     "interface.layout",
-    one_of(AUTO, *LAYOUTS),
+    one_of(AUTO, *LAYOUTS, former={"column": "right"}),
     AUTO,
     "where the branches stand; auto is right of the story from 140 columns on, else below it",
 )

@@ -31,6 +31,7 @@ from textual.widget import Widget
 from srbwriter import unspaced
 from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui.commands import Keyed
+from srbwriter.tui.driver import is_text
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -704,10 +705,10 @@ class Prose(Keyed, Widget, can_focus=True):
         self.type_words(self.app.clipboard)
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
-        return not self.read_only and character is not None and character.isprintable()
+        return not self.read_only and is_text(events.Key(key, character))
 
     def on_key(self, event: events.Key) -> None:
-        words = "\n" if event.key == "enter" else event.character if event.is_printable else None
+        words = "\n" if event.key == "enter" else event.character if is_text(event) else None
         if words and self.CURSOR:
             event.stop()
             event.prevent_default()

@@ -16,6 +16,7 @@ from srbwriter.engine.verbs import BranchVerb
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.drafts import Draft
 from srbwriter.session.instrument import Instrument
+from srbwriter.session.prefix import Prefix
 from srbwriter.session.rewriting import Rewriting
 from srbwriter.session.sampling import Usual, Variety
 from srbwriter.session.steering import Steering
@@ -57,6 +58,7 @@ class Round:
     notes: dict[int, str] = field(default_factory=dict)
     tracks: tuple[()] = ()
     taken_up: bool = True
+    prefix: Prefix | None = None
     identity: object = field(default_factory=object)
 
     @property

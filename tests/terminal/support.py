@@ -148,7 +148,7 @@ def choose(terminal: Terminal, command: str) -> None:
 def wait_for_model(terminal: Terminal) -> None:
     """Wait until the model is loaded: two branches have been written from the story's end, and ended."""
     terminal.press(CTRL_N)
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended, so a model is there")
+    terminal.wait(ended, "branches that have ended, so a model is there")
 
 
 def with_branches(terminal: Terminal) -> Path:
@@ -157,9 +157,14 @@ def with_branches(terminal: Terminal) -> Path:
     terminal.start(file)
     terminal.wait_for(OPENING.strip())
     terminal.press(CTRL_N)
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    terminal.wait(ended, "branches that have ended")
     to_branches(terminal)
     return file
+
+
+def ended(screen: str) -> bool:
+    """Whether there are branches, and none of them waits or is written."""
+    return "writes branches" not in screen and not re.search(r"\d +[·…▸‖] (?:wait|read|writ|paus)", screen)
 
 
 def foot(screen: str) -> str:

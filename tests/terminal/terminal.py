@@ -34,10 +34,9 @@ _READ_SECONDS, _READ_LOOK = 5.0, 0.002  # for a key to be read, and between two 
 COLUMNS, LINES = 120, 40
 
 # What keys send on xterm.
-CTRL_F, CTRL_G, CTRL_N, CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z = (bytes([ord(c) - 64]) for c in "FGNPQSYZ")
+CTRL_F, CTRL_G, CTRL_N, CTRL_P, CTRL_Q, CTRL_S, CTRL_Z = (bytes([ord(c) - 64]) for c in "FGNPQSZ")
 ESC, TAB, ENTER, BACKSPACE = b"\x1b", b"\t", b"\r", b"\x7f"
-F2, F3, F4 = b"\x1bOQ", b"\x1bOR", b"\x1bOS"
-F5, F6, F7, F10, F11 = b"\x1b[15~", b"\x1b[17~", b"\x1b[18~", b"\x1b[21~", b"\x1b[23~"
+F3, F7, F11 = b"\x1bOR", b"\x1b[18~", b"\x1b[23~"
 LEFT, RIGHT = b"\x1b[D", b"\x1b[C"
 
 # A model that is named needs no hint at how to use another, which would lie over the screen for seconds.
@@ -316,30 +315,12 @@ class Terminal:
                 self._shown = "\n".join(line.rstrip() for line in lines)
             return self._shown
 
-    @property
-    def cells(self) -> list[list[Char]]:
-        """The characters of the screen with their colours, line by line."""
-        with self._drawing:
-            self._shown = "" if self._draw() else self._shown
-            rows = self._screen.buffer
-            return [[rows[y][x] for x in range(self.columns)] for y in range(self.lines)]
-
     def underlined(self) -> list[str]:
         """The words on the screen that are underlined, from the top."""
         with self._drawing:
             self._shown = "" if self._draw() else self._shown
             cells = [self._screen.buffer[y][x] for y in range(self.lines) for x in range(self.columns)]
         return "".join(cell.data if cell.underscore else " " for cell in cells).split()
-
-    def looks(self, words: str) -> set[tuple[bool, bool, bool]]:
-        """The styles (bold, italic, underlined) of the letters of ``words`` in the first row with them."""
-        row, line = next(
-            ((y, line) for y, line in enumerate(self.screen.split("\n")) if words in line), (0, "")
-        )
-        start = line.find(words)
-        with self._drawing:
-            cells = [self._screen.buffer[row][start + k] for k in range(len(words) if line else 0)]
-        return {(cell.bold, cell.italics, cell.underscore) for cell in cells if cell.data.strip()}
 
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""
@@ -384,29 +365,11 @@ class Terminal:
                 if left <= 0:
                     raise AssertionError(f"{what} did not happen in {within} s:\n{screen}")
 
-    def settled(self, seconds: float = 1.0) -> str:
-        """Wait until nothing was painted for so long; returns the screen: what a person would call final."""
-        while True:
-            with self._news:
-                if not self._output and not self._news.wait(seconds):
-                    break
-            self.screen  # noqa: B018  draws, so that only news counts
-        return self.screen
-
     def wait_for(self, words: str, within: float = PATIENCE) -> str:
         return self.wait(lambda screen: words in screen, repr(words), within)
 
     def wait_without(self, words: str, within: float = PATIENCE) -> str:
         return self.wait(lambda screen: words not in screen, f"no more {words!r}", within)
-
-    def asks_or_ends(self, question: Callable[[str], object]) -> bool:
-        """Wait until the screen shows a question, or the program has ended; whether it asks."""
-        try:
-            self.wait(question, "a question, or the end")
-        except AssertionError:
-            self.ended()
-            return False
-        return True
 
     # ---- keys
 

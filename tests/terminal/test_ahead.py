@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.terminal.support import (
     OPENING,
     READ,
+    ended,
     make_story,
     node_texts,
     says_saved,
@@ -23,8 +24,7 @@ ENGINE_FIGURES = b"q"
 
 def ready(screen: str, panes: int = 1) -> bool:
     """Whether so many heads say that what follows is ready."""
-    heads = [line for line in screen.splitlines() if "■" in line]
-    return sum(len(re.findall(r"\bready\b|»", head)) for head in heads) >= panes
+    return len(re.findall(r"\d +(?:.* · )?ready\b", screen)) >= panes
 
 
 def begun(screen: str) -> bool:
@@ -60,7 +60,7 @@ def test_a_pick_shows_the_next_branches_written_and_words_typed_meanwhile_do_awa
     count = len(node_texts(file))
     terminal.press(CTRL_N)  # what it asks for may have been written ahead by now
     terminal.wait(lambda _: len(node_texts(file)) == count + PANES, "new branches follow the words")
-    terminal.wait(lambda screen: says_saved(screen) and screen.count("■") >= PANES, "and end")
+    terminal.wait(lambda screen: says_saved(screen) and ended(screen), "and end")
     assert text_of(file) == typed
 
 

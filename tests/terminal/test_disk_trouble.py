@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -163,39 +162,3 @@ def test_a_disk_that_takes_nothing_for_a_while_loses_no_word(
     wrong = two_at_once([partial(on_bad_disk, new_terminal, library, *one) for one in which])
     faults = [fault for found in wrong for fault in found]
     assert not faults, "\n".join(faults)
-
-
-def folder_gone(new_terminal: NewTerminal, moved: bool) -> str:
-    """What is wrong after the folder was moved, or deleted, during typing; empty if nothing is."""
-    terminal = new_terminal("moved" if moved else "deleted")
-    folder, elsewhere = terminal.folder / "folder", terminal.folder / "elsewhere"
-    chance = random.Random(moved)
-    file = make_story(folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
-    words = words_from(chance, 36)
-    terminal.type_steadily(words[:12], steady(chance, 0.05, 0.15))
-    if moved:
-        folder.rename(elsewhere)
-    else:
-        shutil.rmtree(folder)
-    terminal.type_steadily(words[12:], steady(chance, 0.05, 0.15))
-    terminal.wait_for(words[-12:].strip())
-    faults: list[str] = []
-    if not moved:
-        happened(faults, terminal, says_not_saved, "saying that it is not saved")
-    terminal.press(CTRL_Q)
-    if terminal.asks_or_ends(shows_question):
-        terminal.press(answer(terminal.screen, "leave"))
-    terminal.ended()
-    stories = [text_of(path) for path in (file, elsewhere / file.name) if path.exists()]
-    places = [*stories, *rescued(terminal)]
-    if not any(words.strip() in text for text in places):
-        faults.append(f"the words are in none of {places}")
-    return "\n".join(f"{'moved' if moved else 'deleted'}: {fault}" for fault in faults)
-
-
-@pytest.mark.slow
-def test_words_typed_while_the_folder_goes_away_are_kept_somewhere(new_terminal: NewTerminal) -> None:
-    wrong = two_at_once([partial(folder_gone, new_terminal, moved) for moved in (True, False)])
-    assert wrong == ["", ""], "\n".join(wrong)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal.support import make_story, says_saved
+from tests.terminal.support import ended, make_story, says_saved
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ESC, Terminal
 
 
@@ -38,7 +38,7 @@ def test_no_file_or_folder_of_the_program_is_open_to_others(terminal: Terminal) 
     terminal.wait(says_saved, "the first screen")
     terminal.type("It rained.")
     terminal.press(CTRL_N)
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    terminal.wait(ended, "branches that have ended")
     [story] = (terminal.folder / "data").rglob("*.srbw")
     assert all(story.with_name(f".{story.name}.{end}").exists() for end in ("log", "lock"))
     assert not any(wide(place) for place in places if place.exists())
@@ -49,20 +49,6 @@ def test_no_file_or_folder_of_the_program_is_open_to_others(terminal: Terminal) 
     command = [sys.executable, "-m", "srbwriter", "export", str(story), "-o", str(exported)]
     subprocess.run(command, env=terminal.environment, check=True, capture_output=True)
     assert exported.stat().st_mode & 0o777 == 0o666
-
-
-def test_what_older_versions_left_open_to_all_is_closed(terminal: Terminal) -> None:
-    story = make_story(terminal.folder / "data" / "srbwriter" / "library")
-    terminal.state.mkdir(parents=True)
-    ours, shared = [story.parent, terminal.state], terminal.state / "backups"
-    shared.mkdir(exist_ok=True)
-    story.chmod(0o644)
-    shared.chmod(0o770)  # as a person set it, for a group
-    for folder in ours:
-        folder.chmod(0o755)
-    terminal.start(story)
-    terminal.wait(says_saved, "the first screen")
-    assert [path.stat().st_mode & 0o777 for path in (story, *ours, shared)] == [0o600, 0o700, 0o700, 0o770]
 
 
 def test_a_story_elsewhere_keeps_its_mode(terminal: Terminal) -> None:

@@ -1,10 +1,9 @@
-"""Find and replace, and notes in the tree, as keys in a terminal."""
+"""Find and replace, as keys in a terminal."""
 
 from __future__ import annotations
 
-from srbwriter.story import Story
-from tests.terminal.support import READ, choose, make_story, text_of, with_branches
-from tests.terminal.terminal import CTRL_F, CTRL_Q, CTRL_Z, ENTER, ESC, F3, TAB, Terminal
+from tests.terminal.support import choose, make_story, text_of
+from tests.terminal.terminal import CTRL_F, CTRL_Q, CTRL_Z, ENTER, ESC, TAB, Terminal
 
 TEXT = "The lantern went out. She lit the lantern. No Lantern burned."
 DOWN = b"\x1b[B"
@@ -40,23 +39,3 @@ def test_words_are_found_while_typed_and_replaced_one_by_one(terminal: Terminal)
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     assert text_of(file) == "The lamp went out. She lit the lantern. No Lantern burned."
-
-
-def test_in_the_tree_a_note_never_runs_commands(terminal: Terminal) -> None:
-    file = with_branches(terminal)
-    terminal.rest(READ)
-    terminal.press(b"1")
-    terminal.wait_without("■")
-    terminal.press(F3)
-    terminal.wait_for("more branch")
-    terminal.press(b"\x1b[A")
-    terminal.wait_for("space shows them")
-    terminal.press(b"n")
-    terminal.wait_for("These branches are folded")
-    terminal.press(*(character.encode() for character in "the mask, by x"))
-    terminal.press(ESC)
-    terminal.wait_without("These branches are folded")
-    terminal.press(ESC, CTRL_Q)
-    assert terminal.ended() == 0
-    with Story.open(file, readonly=True) as story:
-        assert not story.bin() and not story.bookmarks()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter import cli
-from tests.terminal.support import READ, choose, says_saved, text_of
+from tests.terminal.support import READ, choose, ended, says_saved, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
@@ -13,7 +13,7 @@ MINE = "Then it began to rain."
 
 
 def ended_branches(terminal: Terminal, what: str) -> str:
-    shown = terminal.wait(lambda screen: screen.count("■") == 4 and "earlier text" not in screen, what)
+    shown = terminal.wait(lambda screen: ended(screen) and "earlier text" not in screen, what)
     terminal.rest(READ)
     return shown
 
@@ -47,13 +47,13 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     ended_branches(terminal, "four branches after a part")
 
     terminal.press(F3)
-    terminal.wait_for("open or fold")
+    terminal.wait_for("go there")
     terminal.press(UP)
     terminal.wait_for("space shows them")
     terminal.press(b" ")
     terminal.wait(lambda screen: "shows them" not in screen, "the branches that were not picked")
     terminal.press(ENTER)
-    terminal.wait(lambda screen: "open or fold" not in screen, "the story again")
+    terminal.wait(lambda screen: "go there" not in screen, "the story again")
     terminal.press(CTRL_N)
     ended_branches(terminal, "four branches from another node")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.terminal.support import choose, make_story, says_saved, text_of, to_branches
+from tests.terminal.support import choose, ended, make_story, says_saved, text_of, to_branches
 from tests.terminal.terminal import CTRL_Q, ENTER, Terminal
 
 OPENING = (
@@ -26,7 +26,7 @@ def test_branches_follow_a_wish_and_are_steered_and_say_so_after_a_restart(termi
     terminal.type("It rains.")
     terminal.press(ENTER)
     terminal.wait_for("follows its note")
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    terminal.wait(ended, "branches that have ended")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     assert text_of(file) == OPENING

@@ -22,9 +22,6 @@ from tests.terminal.support import (
 )
 from tests.terminal.terminal import (
     CTRL_Q,
-    CTRL_S,
-    CTRL_Y,
-    CTRL_Z,
     LEFT_ALTERNATE_SCREEN,
     PASTE_MODE,
     Terminal,
@@ -106,23 +103,6 @@ def test_a_paste_is_whole_however_often_the_program_was_stopped(terminal: Termin
     terminal.wait(lambda _: text_of(file) == f"{OPENING}{PASTED}|", "all of the paste is in the story")
     terminal.kill(signal.SIGTERM)
     assert terminal.ended(within=10) == 128 + signal.SIGTERM
-
-
-def test_a_paste_goes_on_where_it_was_and_a_command_acts_on_all_that_was_typed_before_it(
-    terminal: Terminal,
-) -> None:
-    file = make_story(terminal.folder)
-    start(terminal, file)
-    begun, rest = PASTED[: len(PASTED) // 2], PASTED[len(PASTED) // 2 :]
-    terminal.press(b"\x1b[200~" + begun.replace("\n", "\r").encode())
-    terminal.kill(signal.SIGSTOP)
-    terminal.kill(signal.SIGCONT)
-    terminal.press(rest.replace("\n", "\r").encode() + b"\x1b[201~")
-    terminal.wait(lambda _: text_of(file) == f"{OPENING}{PASTED}", "all of the paste is in the story")
-    # As keys come over a network: all at once.
-    terminal.press(b"one" + CTRL_Z + CTRL_Y + b" two" + CTRL_S + b" three" + CTRL_Q)
-    assert terminal.ended() == 0
-    assert text_of(file) == f"{OPENING}{PASTED}one two three"
 
 
 def test_the_program_ends_when_its_terminal_goes_without_a_signal(terminal: Terminal) -> None:

@@ -25,7 +25,6 @@ PROMPTS = {
     "find": (CTRL_F, "Find"),
     "commands": (CTRL_P, "No matches"),
     "settings": (b"\x1b[21~", "Settings"),
-    "reading": (in_menu("read"), "goes back"),
 }
 """What opens it from the branches, and words that it shows."""
 

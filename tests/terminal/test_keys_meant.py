@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.story import Story
-from tests.terminal.support import OPENING, READ, foot, text_of, with_branches
+from tests.terminal.support import OPENING, READ, ended, foot, text_of, with_branches
 from tests.terminal.terminal import CTRL_Q, ESC, Terminal
 
 F1 = b"\x1bOP"
@@ -27,7 +27,7 @@ def test_a_held_key_marks_words_escape_chooses_nothing_and_prose_is_prose(termin
     assert "your words went into the story" in terminal.screen
     before = text_of(file)
     terminal.press(b"\x0e")
-    terminal.wait(lambda shown: "1–9" in foot(shown) and shown.count("■") >= 2, "two new branches")
+    terminal.wait(lambda shown: "1–9" in foot(shown) and ended(shown), "two new branches")
     terminal.rest(READ)
     terminal.press(b"1")
     terminal.wait(lambda _: text_of(file) != before, "a pick")
@@ -47,7 +47,7 @@ def test_one_digit_twice_picks_one_branch(terminal: Terminal) -> None:
     terminal.rest(0.12)
     terminal.press(b"1")
     terminal.wait(lambda _: text_of(file) != OPENING, "a pick")
-    terminal.wait(lambda shown: "1–9" in foot(shown) and shown.count("■") >= 2, "the branches that follow")
+    terminal.wait(lambda shown: "1–9" in foot(shown) and ended(shown), "the branches that follow")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     with Story.open(file, readonly=True) as story:

@@ -27,7 +27,7 @@ from tests.terminal.support import (
     text_of,
     words_from,
 )
-from tests.terminal.terminal import BACKSPACE, CTRL_Q, CTRL_S, ENTER, ESC, F3, F7, Terminal
+from tests.terminal.terminal import BACKSPACE, CTRL_Q, CTRL_S, ESC, F7, Terminal
 
 BOUND = 1.3
 """No character that is older than this (seconds) is ever lost."""
@@ -100,33 +100,10 @@ def kept_on_sheet(terminal: Terminal, file: Path) -> str:
         return story.settings(ROOT).request or ""
 
 
-# ---- a node's note
-
-
-def into_note(terminal: Terminal) -> None:
-    terminal.press(F3)
-    terminal.wait_for("go there")
-    terminal.press(b"n")
-    terminal.wait(lambda screen: "\nNote" in screen or "\n Note" in screen, "the question for a note")
-
-
-def kept_in_note(terminal: Terminal, file: Path) -> str:
-    start(terminal, file)
-    into_note(terminal)
-    terminal.press(ENTER)
-    terminal.wait(lambda screen: "\nNote" not in screen and "\n Note" not in screen, "the note's end")
-    terminal.press(b"\x1b")
-    terminal.wait_without("go there")
-    leave(terminal)
-    with Story.open(file, readonly=True) as story:
-        return story.node(story.current).marks.note or ""
-
-
 PLACES: dict[str, tuple[Callable[[Terminal], None], Kept]] = {
     "story": (into_story, kept_in_story),
     "memory": (into_memory, kept_in_memory),
     "sheet": (into_sheet, kept_on_sheet),
-    "note": (into_note, kept_in_note),
 }
 
 

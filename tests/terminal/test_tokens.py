@@ -6,6 +6,7 @@ import re
 
 from tests.fakes.short_model import short_model
 from tests.terminal.support import all_ended, make_story, node_texts, text_of, to_branches
+from tests.terminal.support import ended as have_ended
 from tests.terminal.terminal import CTRL_N, CTRL_Z, ENTER, ESC, Terminal
 
 LEFT, RIGHT, DOWN, F6 = b"\x1b[D", b"\x1b[C", b"\x1b[B", b"\x1b[17~"
@@ -53,7 +54,7 @@ def test_the_story_and_a_branch_are_forked_at_a_token(terminal: Terminal) -> Non
 
     def ended(screen: str) -> bool:
         written = len(list(filter(None, node_texts(file)))) == nodes + 2
-        return screen.count("■") >= 2 and written and all_ended(file)
+        return have_ended(screen) and written and all_ended(file)
 
     terminal.wait(ended, "branches have ended and their words are in the file")
     to_branches(terminal)
@@ -75,7 +76,7 @@ def test_the_story_and_a_branch_are_forked_at_a_token(terminal: Terminal) -> Non
 
     terminal.wait(kept, "the fork is in the file, and begins as its source does")
 
-    terminal.wait(lambda screen: screen.count("■") >= 3, "all have ended")
+    terminal.wait(have_ended, "all have ended")
     terminal.press(F6)
     here(terminal, 1)
     terminal.press(RIGHT)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from srbwriter.story import Story
 from srbwriter.story.model import Marks
-from tests.terminal.support import OPENING, READ, foot, make_story, says_saved
+from tests.terminal.support import OPENING, READ, ended, foot, make_story, says_saved
 from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, Terminal
 
 STEADY = 1 / 15  # seconds between two keys
@@ -64,7 +63,7 @@ def branches_of(file: Path) -> list[str]:
 
 def have_ended(screen: str) -> bool:
     """Whether both branches in view have ended, and all words are saved."""
-    return re.search(r"1 *■.*2 *■", screen, re.DOTALL) is not None and says_saved(screen)
+    return ended(screen) and says_saved(screen)
 
 
 def story_has_keys(screen: str) -> bool:
@@ -78,11 +77,11 @@ def ask_for_branches(terminal: Terminal, file: Path) -> None:
     before = len(branches_of(file))
     terminal.press(CTRL_N)
 
-    def ended(screen: str) -> bool:
+    def written(screen: str) -> bool:
         found = branches_of(file)
         return have_ended(screen) and len(found) == before + 2 and all(found[before:])
 
-    terminal.wait(ended, "two branches that have ended")
+    terminal.wait(written, "two branches that have ended")
 
 
 def pick_and_type(terminal: Terminal, file: Path, number: int, sentence: Sentence, pause: float) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from textual.screen import Screen
 from textual.widgets import Input
 
-from srbwriter.tui.widgets.tints import UNKNOWN
 from tests.tui.conftest import Bench
 
 LONG = 60.0  # seconds; only a failing test waits that long
@@ -62,22 +61,3 @@ async def ended(bench: Bench) -> None:
         await asyncio.sleep(0.02)
         bench.screen.pump.flush()
     await bench.pilot.pause()
-
-
-async def coloured(bench: Bench, length: int) -> None:
-    """Let the engine look up what colours the story."""
-
-    def unknown() -> int:
-        found = bench.screen.editor.provenance
-        if found is None:
-            return length
-        return sum(end - start for start, end, tint in found.between(0, length) if tint == UNKNOWN)
-
-    for _ in range(200):
-        bench.session.sync()
-        bench.session.engine.process()
-        bench.screen.pump.flush()
-        await bench.pilot.pause()
-        if unknown() < 6:  # of the first token nobody can tell
-            return
-    raise AssertionError(f"{unknown()} characters are not coloured")

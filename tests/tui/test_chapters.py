@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from srbwriter.tui.story.reading import Reading
 from tests.tui.conftest import OpenBench
-from tests.tui.steps import visible
-
-
-async def test_reading_shows_headings(open_bench: OpenBench) -> None:
-    text = "It rained.\n\n# The [Two]\n\nShe left.\n\n* * *\n\nHe stayed."
-    async with open_bench(text=text) as bench:
-        bench.screen.run("read")
-        await bench.settle()
-        assert isinstance(bench.app.screen, Reading)
-        shown = [row.strip() for row in visible(bench).splitlines()][:-1]
-        page = "\n".join(shown).strip()
-        assert page == "It rained.\n\nThe [Two]\n\nShe left.\n\n* * *\n\nHe stayed."
 
 
 async def test_a_moved_chapter_stops_branches_and_undo_shows_them(open_bench: OpenBench) -> None:

@@ -11,10 +11,9 @@ from textual.widgets import HelpPanel
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
 from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
-from srbwriter.tui.dialogs.openings import SamplePrompt
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.prose import Prose
-from srbwriter.tui.story.reading import ContextView
+from srbwriter.tui.story.context_view import ContextView
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import opened, visible
@@ -50,26 +49,6 @@ async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench)
         assert request(bench) == f"{before} Slowly.", "it is dropped on purpose"
 
 
-async def test_enter_takes_an_opening_also_where_there_are_other_stories(
-    open_bench: OpenBench, tmp_path: Path
-) -> None:
-    recent = library.RecentStories(paths.recent_file())
-    for name in ("Garden", "Rain and Harbour"):
-        file = tmp_path / f"{name}.srbw"
-        Story.create(file, name).close()
-        recent.add(file, name, 1.0)
-    async with open_bench("") as bench:
-        picker = await opened(bench, Picker)
-        values = [choice.value for choice in picker._listed]
-        assert isinstance(values[0], SamplePrompt)
-        assert [isinstance(value, Path) for value in values] == sorted(
-            isinstance(value, Path) for value in values
-        )
-        assert "your own stories are last" in visible(bench)
-        await bench.press("enter")
-        assert bench.app.session is bench.session and bench.session.text()
-
-
 async def test_who_types_at_the_first_start_writes_the_story(open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
         await opened(bench, Picker)
@@ -94,13 +73,35 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
     async with open_bench(started=12) as bench:
         await bench.press("1", "f3")
         screen = await opened(bench, TreeScreen)
-        for key in ("n", "escape"):  # both reach the tree before the prompt is there to take the second
+        for key in ("slash", "escape"):  # both reach the tree before the prompt is there to take the second
             screen.post_message(events.Key(key, None))
         await opened(bench, Ask)
         await bench.press("escape")
         assert bench.app.screen is screen
         await bench.press("slash", "escape", "escape")
         assert bench.app.screen is bench.screen
+
+
+async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
+    async with open_bench(started=12) as bench:
+        line = bench.screen.key_line
+        assert any(name == "kill" for name, _, _ in line.entries)
+        for command in ("settings", "find"):
+            bench.screen.run(command)
+            await bench.settle()
+            bench.screen.flush_slowly()
+            assert line.entries == [], command
+            await bench.press("escape")
+            assert any(name == "kill" for name, _, _ in line.entries), command
+
+
+async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(open_bench: OpenBench) -> None:
+    async with open_bench(size=(40, 12), started=12) as bench:
+        await bench.choose("bans")
+        sheet = await opened(bench, Sheet)
+        area = sheet.query_one(Prose)
+        assert area.region.height >= 3
+        assert sheet.query_one(".box").region.contains_region(area.region)
 
 
 async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_shown(
@@ -133,7 +134,7 @@ async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_
         assert bench.session.text() == "It rained."
 
 
-@pytest.mark.parametrize("command", ["tree", "lore", "settings", "read", "find"])
+@pytest.mark.parametrize("command", ["tree", "settings", "find"])
 async def test_help_is_shown_beside_every_dialog_and_goes_again(command: str, open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         bench.screen.run(command)

@@ -49,7 +49,7 @@ KEYS = {
     "terminal.md": """
         ctrl+z undo, tab switch, ctrl+b write_from, F6 tokens,
         ctrl+o stories, end scroll, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
-        F9 single, ctrl+r read, ctrl+t quiet
+        ctrl+t quiet
     """,
     "themes.md": """
         ctrl+g menu
@@ -70,7 +70,7 @@ TITLES = {
     "better-model.md": ["model"],
     "files.md": ["restore", "snapshot"],
     "instruments.md": [
-        "bans", "colour_tokens", "order",
+        "bans", "colour_tokens",
     ],
     "terminal.md": [
         "restore", "openings", "replace", "model", "import", "export",

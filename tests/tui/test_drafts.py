@@ -7,10 +7,9 @@ from textual import events
 
 from srbwriter.session.drafts import DRAFTS, sheets_left
 from srbwriter.story import ROOT, StoryError
-from srbwriter.tui.dialogs.ask import Ask, Sheet
+from srbwriter.tui.dialogs.ask import Sheet
 from srbwriter.tui.prose import Prose
-from srbwriter.tui.story.reading import ContextView
-from srbwriter.tui.tree.screen import TreeScreen
+from srbwriter.tui.story.context_view import ContextView
 from srbwriter.tui.write.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import opened, visible
@@ -112,18 +111,3 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
 
 def refuse(*given: object, **named: object) -> None:
     raise StoryError("the disk is full")
-
-
-async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        node = bench.session.node
-        bench.screen.run("tree")
-        tree = await opened(bench, TreeScreen)
-        await bench.press("n")
-        await opened(bench, Ask)
-        await bench.press(*"wet quay")
-        assert await kept(bench) == {f"note of node {node}": "wet quay"}
-        await bench.press("enter")
-        assert bench.app.screen is tree
-        assert left(bench) == []
-        assert bench.session.story.node(node).marks.note == "wet quay"

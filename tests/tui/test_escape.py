@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from textual.events import Paste
 
 from srbwriter.tui.write.branch_pane import BranchPane
@@ -62,22 +61,6 @@ async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys
             assert line.render().plain.startswith(f" {badge} ")
         await bench.pilot.click("#story")
         assert bench.screen.editor.has_focus
-
-
-@pytest.mark.parametrize("way", ["tab", "ctrl+f"])
-async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
-    way: str, open_bench: OpenBench
-) -> None:
-    async with open_bench("The rain.", started=5) as bench:
-        await bench.choose("single")
-        editor = bench.screen.editor
-        assert not editor.size
-        editor.focus()
-        await bench.press("c")
-        assert not editor.has_focus and bench.screen.editor.text == "The rain."
-        await bench.press(way)
-        assert editor.size.height > 1
-        assert editor.has_focus or way == "ctrl+f"
 
 
 async def test_a_paste_into_the_story_is_not_said_to_be_lost(open_bench: OpenBench) -> None:

@@ -72,11 +72,10 @@ async def test_a_replaced_word_is_the_writers_and_the_others_stay_the_models(ope
         assert set(authors[at : at + len("lantern")]) <= {"writer", "edited"}
         assert authors[len("It rained.") : at] == ["model"] * (at - len("It rained."))
         assert set(authors[at + len("lantern") :]) == {"model"}
-        shown = bench.screen.editor.provenance
+        shown = bench.screen.editor.authors
         assert shown is not None
-        assert [
-            author for start, end, author in shown.between(0, shown.length) for _ in range(start, end)
-        ] == authors
+        found = shown.between(0, len(authors))
+        assert [author for start, end, author in found for _ in range(start, end)] == authors
 
 
 async def test_replacing_all_keeps_the_place_and_what_is_in_view(open_bench: OpenBench) -> None:
@@ -88,9 +87,8 @@ async def test_replacing_all_keeps_the_place_and_what_is_in_view(open_bench: Ope
         await replacing(bench, "lamp", "lantern")
         await bench.press("alt+a")
         assert "Replaced in 300 places." in bench.said
-        assert editor.view.end == 100 * 21 + len("The lantern") and editor.view.top == before.top + 3 * (
-            before.top // 18
-        )
+        top = before[2]
+        assert editor.view[1:] == (100 * 21 + len("The lantern"), top + 3 * (top // 18))
         await bench.press("ctrl+z")
         assert bench.last_said == "Undid: replaced 300 × “lamp” by “lantern”."
 
@@ -117,7 +115,6 @@ async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
         await bench.pilot.pause()
         assert "2 found · whole words" in visible(bench)  # as it was looked for before
         await bench.press("tab", *"mate")
-        assert "captainmate slept." in visible(bench)  # the old word is struck out
         await bench.press("alt+a")
         assert bench.session.text() == "The mate slept. Captains do. mate!"
         assert "Replaced in 2 places." in bench.said

@@ -1,39 +1,25 @@
-"""The line above a branch: what the writer set stays, words are shortened before a part goes."""
+"""The line above a branch: its state comes first, and what does not fit is cut."""
 
 from __future__ import annotations
 
 import pytest
 
-from srbwriter.tui.write.branch_words import Head, find_thoughts
+from srbwriter.session.prefix import Prefix
+from srbwriter.tui.write.branch_words import find_thoughts, head_line
 from tests.tui.conftest import OpenBench
-
-WRITING = Head("3", "▸", "writing", hidden=4, tokens=262, speed=31.0)
-DONE = Head("3", "■", "no room left", tokens=262)
 
 
 @pytest.mark.parametrize(
-    ("head", "width", "expected"),
+    ("parts", "hidden", "width", "expected"),
     [
-        (WRITING, 40, " 3 ▸ writing             ↓4 262 tok 31/s"),
-        (WRITING, 28, " 3 ▸ writing ↓4 262 tok 31/s"),
-        (WRITING, 27, " 3 ▸ writing     ↓4 262 tok"),
-        (WRITING._replace(marks="ready"), 28, " 3 ▸ writing · ready  ↓4 262"),
-        (WRITING._replace(marks="ready ★"), 28, " 3 ▸ writing · » ★    ↓4 262"),
-        (WRITING._replace(note="temp 0.71", hidden=0), 28, " 3 ▸ writing · temp 0.71 262"),
-        (WRITING._replace(note="temp 0.71, top p 0.9", hidden=0), 28, " 3 ▸ writing · temp 0.71 …  "),
-        (WRITING._replace(note="temp 0.71", marks="ready ★"), 28, " 3 ▸ · temp 0.71 · » ★      "),
-        (WRITING._replace(note="temp 0.71", marks="ready ★"), 20, " 3 ▸ · » ★          "),
-        (DONE, 28, " 3 ■ no room left    262 tok"),
-        (DONE._replace(marks="ready ★"), 28, " 3 ■ no room left · » ★  262"),
-        (DONE._replace(marks="ready"), 20, " 3 ■ · »            "),
-        (DONE._replace(marks="ready"), 29, " 3 ■ no room left · ready 262"),
-        (DONE._replace(tokens=0), 28, " 3 ■ no room left           "),
-        (DONE._replace(sign="!", state="failed: host: no connection"), 28, " 3 ! failed              262"),
-        (DONE._replace(thoughts=8), 28, " 3 ■ · thought 8            "),
+        (["▸ writing", "", ""], 4, 24, " 3 ▸ writing          ↓4"),
+        (["", "ready · ★", ""], 0, 16, " 3 ready · ★    "),
+        (["▸ writing", "ready · temp 0.71", ""], 0, 28, " 3 ▸ writing · ready · tem… "),
+        ([], 0, 8, " 3      "),
     ],
 )
-def test_what_stands_in_a_line(head: Head, width: int, expected: str) -> None:
-    assert head.line(width) == expected
+def test_what_stands_in_a_line(parts: list[str], hidden: int, width: int, expected: str) -> None:
+    assert head_line(3, parts, hidden, width) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,3 +63,16 @@ async def test_while_it_thinks_nothing_is_shown_but_that(open_bench: OpenBench) 
         pane = bench.screen.grid.panes[0]
         assert pane.text == ""
         assert "thought 3 words" in pane.head
+
+
+async def test_a_branch_that_begins_inside_a_word_shows_the_whole_word(open_bench: OpenBench) -> None:
+    async with open_bench("It was rai", n=1, fake=True) as bench:
+        bench.session.generate()
+        bench.session.round.prefix = Prefix.of("It was rai")
+        bench.session.steer(0, "append", go_on=True, text="ning hard. It")
+        bench.screen.pump.flush()
+        pane = bench.screen.grid.panes[0]
+        assert pane.text == "raining hard. It"
+        await bench.on_panes()
+        await bench.press("d", "enter")
+        assert bench.session.text() == "It was raining hard."

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from srbwriter.tui import options
 from srbwriter.tui.dialogs.base import Page, keys_line_of
-from srbwriter.tui.story.side_panel import LoreList, SidePanel
+from srbwriter.tui.story.side_panel import LoreList
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import started, visible
 
@@ -67,7 +67,7 @@ async def test_whoever_goes_to_branches_sees_them(open_bench: OpenBench) -> None
         for key in ("tab", "ctrl+n"):
             bench.screen.editor.focus()
             await bench.press("ctrl+t", key)
-            assert not bench.screen.arrangement.quiet and bench.screen.grid.size.height > 5, key
+            assert not bench.screen.quiet and bench.screen.grid.size.height > 5, key
 
 
 async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
@@ -109,11 +109,10 @@ async def test_a_key_and_what_it_does_stand_on_one_line(open_bench: OpenBench) -
     async with open_bench(fake=True, size=(80, 24), started=12) as bench:
         for command in ("tree", "settings", "lore", "find"):
             bench.screen.run(command)
-            await bench.pilot.pause()
+            await bench.settle()
             page = bench.app.screen
-            assert isinstance(page, Page)
             shown = visible(bench)
-            keys = keys_line_of(LoreList) if isinstance(page, SidePanel) else page.keys_line()
+            keys = page.keys_line() if isinstance(page, Page) else keys_line_of(LoreList)
             parts = keys.split(" · ")
             assert len(parts) > 4
             assert [part for part in parts if part in shown] == parts

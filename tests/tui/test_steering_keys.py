@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from srbwriter.engine.types import FinishReason
+from srbwriter.session import Context
+from srbwriter.session.prompting import Part
+from srbwriter.tui.story.context_view import budget
 from tests.tui.conftest import Bench, OpenBench
 
 
@@ -37,22 +40,28 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
         assert "ended already: stopped" in bench.last_said
 
 
-async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:
-    async with open_bench(text="It rained and rai", n=2, size=(160, 40)) as bench:
-        session = bench.session
+def test_neighbours_of_one_source_are_one_row() -> None:
+    parts = [
+        Part("story", "a", 0, False),
+        Part("memory", "m", 3, True),
+        Part("story", "b ", 5, True),
+        Part("story", "c", 6, True),
+        Part("note", "n", 2, True),
+        Part("story", "d", 4, True),
+    ]
+    shown = " ".join(str(budget(Context(parts, 20, 100))).split())
+    rows = "story 1 word without room", "story 11 tokens", "note 2 tokens", "story 4 tokens"
+    for row in rows:
+        assert row in shown
+
+
+async def test_the_engine_figures_say_where_a_server_listens(open_bench: OpenBench) -> None:
+    async with open_bench(n=2, size=(80, 24)) as bench:
+        bench.app.address = "http://127.0.0.1:9090"
+        bench.screen.flush_slowly()
+        assert "http" not in bench.status
         bench.screen.run("figures")
-        assert "context" not in bench.status  # nothing was read yet
-        await bench.write(4)
-        prompt = len(session.round.generation.prompt_ids)
-        bench.screen.flush_slowly()
-        assert f"context {session.context().used}/2048" in bench.status
-        assert f"0 of {prompt} tokens from cache" in bench.status
-        await bench.press("ctrl+n")
-        await bench.tokens(2)
-        bench.screen.flush_slowly()
-        cached = session.round.generation.cached_tokens
-        assert cached
-        assert f"{cached} of {prompt} tokens from cache" in bench.status
+        assert "http://127.0.0.1:9090" in bench.status
 
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.formats import transfer
-from srbwriter.tui.dialogs.ask import Ask, Confirm
+from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import answer, ended, opened
@@ -105,23 +105,6 @@ async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
 # ---- files that are there, and names that cannot be
 
 
-async def test_the_question_names_the_formats_and_no_name_is_no_export(
-    open_bench: OpenBench, folder: Path
-) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("export")
-        screen = await opened(bench, Ask)
-        for words in (".json srbwriter JSON", ".md Markdown", ".txt Plain text", ".epub EPUB"):
-            assert words in screen.heading
-        assert str(Path.cwd()) in screen.heading
-        assert screen.words == "Rain.md"
-        await bench.press("escape")
-        for command in ("export", "import"):
-            await asked(bench, command, " ")
-            assert bench.app.screen is bench.screen and not bench.app.transfers.busy
-    assert not list(folder.iterdir())
-
-
 async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBench, folder: Path) -> None:
     file = folder / "rain.txt"
     file.write_text("mine")
@@ -169,8 +152,8 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
         await bench.press("f3")
         await opened(bench, TreeScreen)
         gate.write_text("go on\n")
-        work = bench.app.transfers._work
-        assert work is not None and work.aside.wait(60)
+        work = bench.app.transfers._process
+        assert work is not None and work.wait(60)
         bench.screen.pump.flush()
         assert bench.app.session is bench.session
         await bench.press("escape")

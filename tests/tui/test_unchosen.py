@@ -141,18 +141,6 @@ async def test_a_pick_that_no_round_follows_chooses_no_pane_either(open_bench: O
         assert bench.screen.editor.text == TEXT + picked + "k2" and not chosen(bench)
 
 
-async def test_with_one_branch_large_a_letter_shows_the_story_and_is_typed(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
-        await bench.write()
-        await bench.press("f9")
-        assert not bench.screen.editor.display
-        await bench.press("1")
-        await bench.tokens(5)
-        text = bench.screen.editor.text
-        await bench.press("K", "a", "y")
-        assert bench.screen.editor.text == text + "Kay" and bench.screen.editor.has_focus
-
-
 async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing(
     open_bench: OpenBench,
 ) -> None:

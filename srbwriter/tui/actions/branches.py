@@ -10,6 +10,7 @@ from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
 from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
+from srbwriter.tui import options
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Confirm, Sheet
 from srbwriter.tui.dialogs.base import hide_help
@@ -75,7 +76,7 @@ def _take(screen: WriteScreen, index: int, upto: int | None = None, text: str | 
         text, upto = pane.text[:upto], None
     before = session.node
     try:
-        session.pick(index, upto, text, screen.app.goes_on)
+        session.pick(index, upto, text, screen.app.preferences[options.CONTINUE])
     finally:
         if session.node != before:  # also if the pick worked and only the next round failed
             screen.show_story()
@@ -207,8 +208,7 @@ def generate(screen: WriteScreen) -> None:
     if screen.editor.has_focus and screen.editor.text[screen.editor.cursor :].strip():
         screen.run("write_here")
         return
-    if screen.arrangement.quiet:
-        screen.rearrange(quiet=False)
+    screen.be_loud()
     screen.session.generate()
 
 
@@ -234,8 +234,8 @@ def back(screen: WriteScreen) -> None:
     pane = screen.grid.pane if screen.on_branch else None
     if hide_help(screen):
         return
-    if screen.arrangement.quiet:
-        screen.rearrange(quiet=False)
+    if screen.quiet:
+        screen.be_loud()
     elif pane is not None and pane.take is not None:
         pane.take_to(0)
     elif screen.app.transfers.cancel():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from srbwriter.config import keys
 from srbwriter.session.ahead import MODES, LookAhead
 from srbwriter.session.bans import as_sheet, ban_phrases, sheet_lines
-from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
 from srbwriter.session.rewriting import Passage, passage_at, place_at
 from srbwriter.session.steering import Steering
 from srbwriter.session.wishes import ask_wish
@@ -21,9 +20,9 @@ from srbwriter.tui.dialogs.model import choose_model
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.rewriting import RewriteView, wish_form
 from srbwriter.tui.dialogs.tokens import TokenView
-from srbwriter.tui.story.reading import ContextView
-from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, SidePanel
-from srbwriter.tui.widgets.tints import AUTHOR, NONE, SURPRISAL
+from srbwriter.tui.story.context_view import ContextView
+from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE
+from srbwriter.tui.write.colours import AUTHOR, NONE, SURPRISAL
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.branch_pane import BranchPane
@@ -35,19 +34,19 @@ KNOBS = "The model"
 @command(KNOBS, "Memory", writes=True)
 def memory(screen: WriteScreen) -> None:
     """Edit the text that the model reads before the story."""
-    screen.app.push_screen(SidePanel(screen.session, MEMORY))
+    screen.open_panel(MEMORY)
 
 
 @command(KNOBS, "Author's note", writes=True)
 def author_note(screen: WriteScreen) -> None:
     """Edit the text that the model reads near the end of the story."""
-    screen.app.push_screen(SidePanel(screen.session, NOTE))
+    screen.open_panel(NOTE)
 
 
 @command(KNOBS, "Lorebook", writes=True)
 def lore(screen: WriteScreen) -> None:
     """Edit the entries that the model reads when one of their keys occurs in the story."""
-    screen.app.push_screen(SidePanel(screen.session, LORE))
+    screen.open_panel(LORE)
 
 
 @command(KNOBS, "What the model sees", anywhere="f8")
@@ -103,7 +102,7 @@ _COLOURS = (
 
 @command(INSTRUMENTS, "Colour words")
 def colour_tokens(screen: WriteScreen) -> None:
-    """Colour words by who wrote them, or those that the model found unlikely."""
+    """Colour the story by who wrote it, or those words of branches that the model found unlikely."""
     app = screen.app
 
     def chosen(mode: str) -> None:
@@ -144,8 +143,7 @@ def bans(screen: WriteScreen) -> None:
 @command(INSTRUMENTS, "Another sentence here", writes=True)
 def rewrite(screen: WriteScreen) -> None:
     """Write other words for the selected passage, or the sentence at the cursor; pick one to replace it."""
-    view = screen.editor.view
-    _show(screen, passage_at(screen.editor.text, *sorted((view.start, view.end))))
+    _show(screen, passage_at(screen.editor.text, *screen.editor.selection))
 
 
 @command(INSTRUMENTS, "Write here", writes=True)
@@ -162,8 +160,7 @@ def _show(screen: WriteScreen, passage: Passage) -> None:
 @command(INSTRUMENTS, "Ask for a change", writes=True)
 def ask_change(screen: WriteScreen) -> None:
     """Write new branches that follow a wish in one line; it applies to these branches only."""
-    if screen.arrangement.quiet:
-        screen.rearrange(quiet=False)
+    screen.be_loud()
     _ask_wish(screen, "Change in new branches")
 
 
@@ -196,21 +193,6 @@ def steer(screen: WriteScreen, pane: BranchPane) -> None:
     question = f"Note for branch {index + 1} alone; leave it empty for none"
     draft = session.draft(f"note for branch {index + 1}")
     screen.app.push_screen(Ask(question, steering.note(index), take, draft))
-
-
-@command(INSTRUMENTS, "Order of the branches")
-def order(screen: WriteScreen) -> None:
-    """Sort ended branches: as written, or the likeliest words first."""
-
-    def chosen(name: str) -> None:
-        why = screen.session.capabilities.reason_for("prompt_logprobs") if name == BY_PROBABILITY else ""
-        if why:
-            screen.notify(why, severity="warning")
-        else:
-            screen.grid.sort_by(name)
-
-    choices = [Choice(name, name, about) for name, about in ORDERS.items()]
-    screen.ask(Picker("Order of the branches", choices, at=screen.grid.sorting), chosen)
 
 
 _LOOKS = 0.05  # seconds between two looks at what the model says

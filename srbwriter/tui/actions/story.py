@@ -20,7 +20,7 @@ from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, Confirm
 from srbwriter.tui.dialogs.openings import offer_openings
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.story.find import FindBar, ReplaceBar
+from srbwriter.tui.story.find import FindBar, ReplaceBar, place_after
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
@@ -49,28 +49,21 @@ def redo(screen: WriteScreen) -> None:
 @command(STORY, "Find", "slash", anywhere="ctrl+f")
 def find(screen: WriteScreen) -> None:
     """Find words in the story, from the cursor on."""
-    _uncover(screen)
     screen.app.push_screen(FindBar(screen.editor))
 
 
 def _rewrite(screen: WriteScreen, edits: Sequence[Edit]) -> None:
     """Apply the writer's ``edits``; the view stays where it is. Raises StoryError if they are not saved."""
     session, editor = screen.session, screen.editor
-    view = editor.view.after(edits)
+    start, end, top = (place_after(place, edits) for place in editor.view)
     before, by = editor.text[edits[0].start : edits[0].end], edits[0].text
     session.story.end_typing()
-    editor.show(apply_edits(editor.text, edits), view.end)
-    editor.show_view(view)
+    editor.show(apply_edits(editor.text, edits), end)
+    editor.show_view((start, end, top))
     with session.story.verb(f"replaced {len(edits)} × “{before}” by “{by}”", session.node):
         session.edit(*edits)
     session.story.end_typing()
     screen.show_story(where_changed=True)
-
-
-def _uncover(screen: WriteScreen) -> None:
-    """Show the story, even if one branch has filled the screen."""
-    if screen.arrangement.large:
-        screen.rearrange(large=False)
 
 
 @command(STORY, "Find and replace", writes=True)
@@ -80,7 +73,6 @@ def replace(screen: WriteScreen) -> None:
     def apply(edits: Sequence[Edit]) -> bool:
         return screen.guarded(lambda: _rewrite(screen, edits))
 
-    _uncover(screen)
     screen.app.push_screen(ReplaceBar(screen.editor, apply))
 
 

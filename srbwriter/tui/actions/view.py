@@ -12,7 +12,6 @@ from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import switch_help
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.settings import SettingsDialog
-from srbwriter.tui.story.reading import Reading
 from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.tree.view import marks_words
 
@@ -95,8 +94,7 @@ def _choose_node(
 @command(VIEW, "Story or branches", anywhere="tab")
 def switch(screen: WriteScreen) -> None:
     """Move between the story and the branches."""
-    if screen.arrangement.quiet:
-        screen.rearrange(quiet=False)
+    screen.be_loud()
     if (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
         screen.choose_pane()
     else:
@@ -124,38 +122,24 @@ def scroll(screen: WriteScreen, pane: BranchPane, number: int) -> None:
 
 @command(VIEW, "Next layout", anywhere="ctrl+l")
 def layout(screen: WriteScreen) -> None:
-    """Put branches below the story, on its right, or all in one column."""
-    chosen = screen.arrangement.next_layout(screen.app.size.width)
-    screen.app.preferences.put(options.LAYOUT, chosen)
-    screen.rearrange(layout=chosen)
+    """Put branches below the story, or on its right."""
+    screen.layout_name = "below" if screen.layout_here() == "right" else "right"
+    screen.app.preferences.put(options.LAYOUT, screen.layout_name)
+    screen.rearrange()
 
 
 @command(VIEW, "Write in quiet", anywhere="ctrl+t")
 def quiet(screen: WriteScreen) -> None:
     """Show only the story, with the cursor line in the middle; again, or esc, to show everything."""
-    screen.rearrange(quiet=not screen.arrangement.quiet)
-    if screen.arrangement.quiet:
+    screen.be_quiet(not screen.quiet)
+    if screen.quiet:
         screen.notify("esc shows everything again.")
-
-
-@command(VIEW, "One branch, large", anywhere="f9")
-def single(screen: WriteScreen) -> None:
-    """Show only this branch; again for all of them."""
-    screen.rearrange(large=not screen.arrangement.large)
-    screen.choose_pane()
-
-
-@command(VIEW, "Read mode", anywhere="ctrl+r")
-def read(screen: WriteScreen) -> None:
-    """Show the story as a clean page; again to go back."""
-    screen.app.push_screen(Reading(screen.editor.text, screen.app.text_width))
 
 
 @command(PROGRAM, "Engine figures", "q")
 def figures(screen: WriteScreen) -> None:
-    """Show the engine's figures in the bottom line and the panes' heads: model, context, speed; again to
-    hide."""
-    screen.rearrange(figures=not screen.arrangement.figures)
+    """Show the engine's figures at the foot: model, context, speed; again to hide."""
+    screen.figures = not screen.figures
 
 
 @command(PROGRAM, "Quit", anywhere="ctrl+q")

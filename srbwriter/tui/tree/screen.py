@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
@@ -16,15 +15,14 @@ from textual.widgets import Static
 from srbwriter.session.prefix import in_whole_words
 from srbwriter.session.round import wish_of
 from srbwriter.story import ROOT, NodeId
-from srbwriter.story.model import Marks, counted
+from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Ask, Confirm
+from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.branch_words import ended_words
-from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -45,13 +43,13 @@ class TreeScreen(Page[NodeId]):
     TreeScreen #side VerticalScroll { height: 1fr; }
     TreeScreen #side Static { padding: 0 2; height: auto; }
     TreeScreen #about { color: $text-muted; }
-    TreeScreen #foot { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
+    TreeScreen #foot { background: $panel; color: $text-muted; height: 1; padding: 0 1; }
     """
 
     def __init__(self, session: Session, search: Callable[[], None]) -> None:
         super().__init__()
         self.session, self.story = session, session.story
-        self.view = TreeView(self.story)
+        self.view = TreeView(self.story, self._show, self.action_go)
         self._search = search
 
     def compose(self) -> ComposeResult:
@@ -68,13 +66,13 @@ class TreeScreen(Page[NodeId]):
         self.view.focus()
         self.call_after_refresh(lambda: self.view.go(self.view.cursor))  # the height is known only then
 
-    @on(TreeView.At)
-    def _at(self, event: TreeView.At) -> None:
-        if event.row.folded:
+    def _show(self) -> None:
+        """Show the text at the cursor, and what is known of it."""
+        if self.view.row.folded:
             self.query_one("#about", Static).update("space shows them")
             self.query_one("#text", Static).update("")
             return
-        node = self.story.node(event.row.node)
+        node = self.story.node(self.view.row.node)
         facts = [
             _AUTHORS.get(node.author, node.author),
             node.model,
@@ -83,35 +81,30 @@ class TreeScreen(Page[NodeId]):
             marks_words(self.story, node.id),
         ]
         words = counted(words_of(node.text), "word")
-        about = " · ".join(fact for fact in [*facts, words] if fact)
-        self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
+        self.query_one("#about", Static).update(" · ".join(fact for fact in [*facts, words] if fact))
         self.query_one("#text", Static).update(in_whole_words(self.story, node).strip() or "(no words)")
 
     # ---- moving
 
     @action("enter", "go there")
     def action_go(self) -> None:
-        """Go to this passage and continue from there."""
+        """Go there and continue from there."""
         if self.view.row.folded:
             self.view.fold()
         else:
             self.close(self.view.row.node)
 
-    @on(TreeView.Wanted)
-    def _wanted(self) -> None:
-        self.action_go()
-
     @action("up,k", "up", -1, foot=False)
     @action("down,j", "down", 1, foot=False)
     def action_move(self, rows: int) -> None:
         """Move the cursor by a line."""
-        self.view.move(rows)
+        self.view.go(self.view.cursor + rows)
 
     @action("pageup", "page up", -1, foot=False)
     @action("pagedown", "page down", 1, foot=False)
     def action_page(self, pages: int) -> None:
         """Move the cursor by a page."""
-        self.view.page(pages)
+        self.action_move(pages * max(1, self.view.size.height - 1))
 
     @action("left", "to the fork", foot=False)
     def action_out(self) -> None:
@@ -123,39 +116,19 @@ class TreeScreen(Page[NodeId]):
         """Go to the continuation, or unfold branches."""
         self.view.into()
 
-    @action("space", "open or fold")
+    @action("space", "fold")
     def action_fold(self) -> None:
         """Unfold or fold the side branches."""
         self.view.fold()
 
     # ---- marks
 
-    @property
-    def _marks(self) -> Marks:
-        return self.story.node(self.view.row.node).marks
-
-    def _mark(self, **marks: object) -> None:
-        if (node := self._own_node()) is not None:
-            self.story.mark(node, **marks)  # type: ignore[arg-type]
-            self.view.build(node)
-
     @action("b", "bookmark")
     def action_bookmark(self) -> None:
-        """Bookmark the passage, to find it later; again to remove the bookmark."""
-        self._mark(bookmark=not self._marks.bookmark)
-
-    @action("n", "note")
-    def action_note(self) -> None:
-        """Write a note on the passage."""
-        if (node := self._own_node()) is None:
-            return
-        refuse(self.story)
-
-        def take(text: str) -> bool:
-            return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(note=text)))
-
-        draft = self.session.draft(f"note of node {node}")
-        self.app.push_screen(Ask("Note", self._marks.note, take, draft))
+        """Bookmark it, to find it later; again to remove the bookmark."""
+        if (node := self._own_node()) is not None:
+            self.story.mark(node, bookmark=not self.story.node(node).marks.bookmark)
+            self.view.build(node)
 
     # ---- looking
 
@@ -166,11 +139,11 @@ class TreeScreen(Page[NodeId]):
 
     @action("x", "bin")
     def action_bin(self) -> None:
-        """Move the passage and all its continuations to the bin."""
+        """Move it and all that continues it to the bin."""
         if (node := self._own_node()) is None:
             return
         if node in self.story.path(self.story.current):
-            self.notify("This passage is part of the current text. Go to another branch first.")
+            self.notify("The current text goes through here. Go to another branch first.")
             return
         above = self.story.parent(node)
         self.story.delete(node)

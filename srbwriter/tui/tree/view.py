@@ -1,18 +1,16 @@
-"""The view of the story tree, one line per node, with a small map of the whole tree.
+"""The view of the story tree, one line per node.
 
 It draws only visible lines and reads only their text, so a large tree costs no more than a small one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -61,7 +59,6 @@ def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[Row]:
     return found
 
 
-_MAP_WIDTH = 2
 _MAX_INDENT = 24
 _AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
 
@@ -73,9 +70,9 @@ def marks_words(story: Story, node: NodeId) -> str:
 
 
 class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
-    """The tree. The cursor is a row; moving it posts :class:`At`. The screen defines the keys."""
+    """The tree. The cursor is a row. The screen defines the keys."""
 
-    COMPONENT_CLASSES = {"tree--way", "tree--side", "tree--cursor", "tree--map", "tree--mark"}
+    COMPONENT_CLASSES = {"tree--way", "tree--side", "tree--cursor", "tree--mark"}
     DEFAULT_CSS = """
     TreeView {
         scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0; background: $background;
@@ -83,28 +80,17 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         .tree--side { color: $text-muted; }
         .tree--mark { color: $text-accent; text-style: bold; }
         .tree--cursor { background: $primary; color: $background; text-style: bold; }
-        .tree--map { color: $text-muted; background: $surface; }
     }
     """
 
-    class At(Message):
-        """The cursor moved to another row."""
-
-        def __init__(self, row: Row) -> None:
-            self.row = row
-            super().__init__()
-
-    class Wanted(Message):
-        """The reader double-clicked, to go to the node."""
-
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, moved: Callable[[], object], chosen: Callable[[], object]) -> None:
+        """``moved`` is called when the cursor is at another row, ``chosen`` after a double click on one."""
         super().__init__()
-        self.story = story
+        self.story, self._moved, self._chosen = story, moved, chosen
         self.rows: list[Row] = []
         self.cursor = 0
         self.opened: set[NodeId] = set()
         self._unread: set[NodeId] = set()
-        self._marked: set[NodeId] = set()
 
     @property
     def row(self) -> Row:
@@ -114,7 +100,6 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         """Read the tree again and put the cursor on node ``at`` if it is visible."""
         self.rows = rows(self.story, self.opened)
         self._unread = set(self.story.unread())
-        self._marked = set(self.story.bookmarks())
         self.virtual_size = Size(0, len(self.rows))
         found = [index for index, row in enumerate(self.rows) if row.node == at and not row.folded]
         self.go(found[0] if found else min(self.cursor, len(self.rows) - 1))
@@ -126,13 +111,7 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         if not top <= self.cursor < top + height:
             self.scroll_to(y=max(0, self.cursor - height // 2), animate=False)
         self.refresh()
-        self.post_message(self.At(self.row))
-
-    def move(self, rows: int) -> None:
-        self.go(self.cursor + rows)
-
-    def page(self, pages: int) -> None:
-        self.move(pages * max(1, self.size.height - 1))
+        self._moved()
 
     def out(self) -> None:
         """Go to the parent of the cursor's node."""
@@ -164,14 +143,10 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
     # ---- drawing
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
         index = y + self.scroll_offset.y
-        room = width - _MAP_WIDTH
-        if index < len(self.rows):
-            strip = self._row(self.rows[index], index == self.cursor, room)
-        else:
-            strip = Strip.blank(room, self.rich_style)
-        return Strip.join([strip, self._map(y)])
+        if index >= len(self.rows):
+            return Strip.blank(self.size.width, self.rich_style)
+        return self._row(self.rows[index], index == self.cursor, self.size.width)
 
     def _row(self, row: Row, at_cursor: bool, width: int) -> Strip:
         style = self.get_component_rich_style(
@@ -179,8 +154,8 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         )
         lead = "  " * min(row.depth, _MAX_INDENT // 2) + ("├ " if row.depth else "│ ")
         if row.folded:
-            branches = "branch" if row.folded == 1 else "branches"
-            return _line([Segment(f" {lead}⋯ {row.folded} more {branches}", style)], width)
+            words = f" {lead}⋯ {row.folded} more {'branch' if row.folded == 1 else 'branches'}"
+            return Strip([Segment(words, style)]).adjust_cell_length(width, style)
         here = "▶" if row.node == self.story.current else " "
         unread = "●" if row.node in self._unread else " "
         node = self.story.node(row.node)
@@ -193,48 +168,14 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         segments = [Segment(before, style)]
         if marks:
             segments.append(Segment(f"{marks} ", mark_style))
-        segments.append(Segment(preview[: 4 * width], style))
-        return _line(segments, width)
-
-    def _map(self, y: int) -> Strip:
-        """Return a row of the map: the shape of the tree, and the part that is visible."""
-        style = self.get_component_rich_style("tree--map")
-        height = max(1, self.size.height)
-        per_cell = max(1.0, len(self.rows) / height)
-        first, last = int(y * per_cell), int((y + 1) * per_cell)
-        part = self.rows[first : max(last, first + 1)]
-        if not part:
-            return Strip([Segment(" " * _MAP_WIDTH, style)], _MAP_WIDTH)
-        sign = "│" if any(row.on_way for row in part) else "·"
-        for row in part:
-            if row.node == self.story.current and not row.folded:
-                sign = "▶"
-                break
-            if row.node in self._marked:
-                sign = "★"
-        top = self.scroll_offset.y
-        in_view = first < top + height and last > top and len(self.rows) > height
-        return Strip([Segment(f"{'▐' if in_view else ' '}{sign}", style)], _MAP_WIDTH)
+        segments.append(Segment(preview[:width], style))
+        return Strip(segments).adjust_cell_length(width, style)
 
     # ---- mouse
 
     def on_click(self, event: events.Click) -> None:
-        height = max(1, self.size.height)
-        if event.x >= self.size.width - _MAP_WIDTH:
-            self.go(int(event.y * max(1.0, len(self.rows) / height)))
-            return
         index = event.y + self.scroll_offset.y
         if index < len(self.rows):
             self.go(index)
             if event.chain == 2:
-                self.post_message(self.Wanted())
-
-
-def _line(segments: list[Segment], width: int) -> Strip:
-    total = sum(cell_len(segment.text) for segment in segments)
-    strip = Strip(segments, total)
-    if total > width:
-        text, last_style = segments[-1].text, segments[-1].style
-        keep = max(0, width - (total - cell_len(text)))
-        strip = Strip([*segments[:-1], Segment(set_cell_size(text, keep), last_style)])
-    return strip.adjust_cell_length(width, segments[0].style)
+                self._chosen()

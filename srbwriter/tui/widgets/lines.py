@@ -1,17 +1,16 @@
-"""One-line widgets: the status line, the key line, the tabs of branches, a filter.
+"""One-line widgets: the status line, the key line, the foot of a dialog.
 
 They only draw what they are given.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
-from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -64,47 +63,14 @@ class StatusLine(Widget):
             (left if len(left) > 1 else right).pop()
 
 
-_STAYS = (
-    "pick_number",
-    "",
-    "go",
-    "take",
-    "menu",
-    "generate",
-    "back",
-    "switch",
-    "help",
-    "quit",
-    "undo",
-)
-"""Commands whose keys stay longest on a short line, the most important first."""
-
-
-def fitting(entries: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str, str]]:
-    """Return the ``entries`` that fit into ``width`` cells, in order; drop the least important ones."""
-    kept = list(entries)
-    ranks = {command: rank for rank, command in enumerate(_STAYS)}
-    while kept and sum(cell_len(key) + cell_len(label) + 3 for _, key, label in kept) > width:
-        kept.remove(max(kept, key=lambda entry: ranks.get(entry[0], len(ranks) + entries.index(entry))))
-    return kept
-
-
 class KeyLine(Widget):
-    """The line of keys. ``entries`` are (command id, key, label)."""
+    """The line of keys. ``entries`` are (command id, key, label); those at the end go where room is short."""
 
-    DEFAULT_CSS = """
-    KeyLine { height: 1; width: 1fr; background: $background; color: $text-muted; }
-    """
+    DEFAULT_CSS = "KeyLine { height: 1; width: 1fr; background: $background; color: $text-muted; }"
 
-    class Pressed(Message):
-        def __init__(self, command: str) -> None:
-            self.command = command
-            super().__init__()
-
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.entries: list[tuple[str, str, str]] = []
-        self._spans: list[tuple[int, int, str]] = []
 
     def show(self, entries: list[tuple[str, str, str]]) -> None:
         if entries != self.entries:
@@ -112,61 +78,15 @@ class KeyLine(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        parts: list[Content | tuple[str, str]] = []
-        self._spans = []
-        at = 1
-        for command, key, label in fitting(self.entries, self.size.width):
-            width = cell_len(key) + 1 + cell_len(label)
-            self._spans.append((at, at + width, command))
-            parts += [(f" {key}", "bold $foreground"), (f" {label} ", "$text-muted")]
-            at += width + 2
-        return Content.assemble(*parts)
-
-    def on_click(self, event: events.Click) -> None:
-        for start, end, command in self._spans:
-            if command and start <= event.x < end:
-                self.post_message(self.Pressed(command))
-
-
-class TabStrip(Widget):
-    DEFAULT_CSS = """
-    TabStrip { height: 1; width: 1fr; background: $surface; color: $text-muted; display: none; }
-    TabStrip.-needed { display: block; }
-    """
-
-    class Pressed(Message):
-        def __init__(self, index: int) -> None:
-            self.index = index
-            super().__init__()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._labels: list[str] = []
-        self._current = 0
-
-    def show(self, labels: Sequence[str], current: int) -> None:
-        """Show the labels of all branches and mark the current one."""
-        if (list(labels), current) != (self._labels, self._current):
-            self._labels, self._current = list(labels), current
-            self.refresh()
-
-    def render(self) -> Content:
         parts: list[tuple[str, str]] = []
-        for index, label in enumerate(self._labels):
-            current = index == self._current
-            parts.append((f"[{label}]" if current else f" {label} ", "bold $text-accent" if current else ""))
+        used = 0
+        for command, key, label in self.entries:
+            used += cell_len(key) + cell_len(label) + 3
+            if used > self.size.width:
+                break
+            click = f" @click=screen.run('{command}')" if command else ""
+            parts += [(f" {key}", f"bold $foreground{click}"), (f" {label} ", f"$text-muted{click}")]
         return Content.assemble(*parts)
-
-    def on_click(self, event: events.Click) -> None:
-        at = 0
-        for index, label in enumerate(self._labels):
-            at += len(label) + 2
-            if event.x < at:
-                self.post_message(self.Pressed(index))
-                return
-
-
-_BETWEEN = " · "
 
 
 class Foot(Static):
@@ -178,19 +98,10 @@ class Foot(Static):
         super().__init__(words, markup=False, **options)
         self._words = words
 
-    def on_resize(self, event: events.Resize) -> None:
-        self.update("\n".join(_folded(line, self.content_size.width) for line in self._words.split("\n")))
-
-
-def _folded(line: str, width: int) -> str:
-    first, *parts = line.split(_BETWEEN)
-    lines = [first]
-    for part in parts:
-        if cell_len(lines[-1] + _BETWEEN + part) <= width:
-            lines[-1] += _BETWEEN + part
-        else:
-            lines.append(part)
-    return "\n".join(lines)
+    def on_resize(self) -> None:
+        parts = " · ".join(part.replace(" ", "\xa0") for part in self._words.split(" · "))
+        lines = textwrap.fill(parts, max(8, self.content_size.width), break_on_hyphens=False)
+        self.update(lines.replace("\xa0", " "))
 
 
 def matches(words: Sequence[str], *texts: str) -> bool:

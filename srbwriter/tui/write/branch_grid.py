@@ -15,9 +15,9 @@ from textual.geometry import Size
 from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
-from srbwriter.session.ordering import AS_DRAWN, ordered
-from srbwriter.tui.widgets.tints import NONE, SURPRISAL, Tints
+from srbwriter.session.prefix import Prefix
 from srbwriter.tui.write.branch_pane import BranchPane
+from srbwriter.tui.write.colours import Tints
 
 if TYPE_CHECKING:
     from srbwriter.session import Round
@@ -49,54 +49,49 @@ class BranchGrid(Container):
     }
     """
     single: reactive[bool] = reactive(False)
-    column: reactive[bool] = reactive(False)
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.panes: list[BranchPane] = []
         self.follows = False  # see BranchPane
         self.hint = ""  # see BranchPane
-        self.colours: tuple[str, Tokens | None] = NONE, None  # colour mode, and the source of token data
         self.current = 0  # index of the branch that commands act on
-        self.sorting = AS_DRAWN  # the writer's choice, a name of ORDERS
-        self._sorted: object = None  # the identity of the sorted round, and its branch count
-        self._order: list[int] = []  # indices of branches, in display order
         self._awaited = -1  # index of the branch to focus as soon as it exists
         self._room = Size(0, 0)  # the size that the panes are arranged for
-        self._count = 0
+        self._count = self._columns = 0
 
     @property
     def shown(self) -> list[BranchPane]:
         """The panes in order, or only the current one."""
-        return [self.panes[index] for index in self._order if self.panes[index].display]
+        return [pane for pane in self.panes[: self._count] if pane.display]
 
     @property
     def pane(self) -> BranchPane | None:
         """The pane that commands act on."""
         return self.panes[self.current] if self.current < self._count else None
 
-    @property
-    def shown_order(self) -> tuple[int, ...]:
-        """The indices of all branches, in display order."""
-        return tuple(self._order)
+    def show(
+        self, branches: Sequence[Branch | None], again: bool = False, prefix: Prefix | None = None
+    ) -> None:
+        """Show the branches of a round, one pane each; they go on from the text that ``prefix`` is of.
 
-    def show(self, branches: Sequence[Branch | None], again: bool = False) -> None:
-        """Show the branches of a round, one pane each.
-
-        With ``again`` they are those that are shown, taken up by an engine: order and places stay.
+        With ``again`` they are those that are shown, taken up by an engine: places stay.
         """
         first_differs = not branches or not self.panes or self.panes[0].branch is not branches[0]
-        fresh = first_differs and not again
-        self.grow(len(branches))
+        fresh = [BranchPane(index) for index in range(len(self.panes), len(branches))]
+        for pane in fresh:
+            pane.follows, pane.hint = self.follows, self.hint if pane.index == 0 else ""
+        if fresh:
+            self.panes.extend(fresh)
+            self.mount_all(fresh)
         self._count = len(branches)
         for pane, branch in zip(self.panes, branches, strict=False):
+            pane.prefix = prefix
             if pane.branch is not branch or branch is None:
                 pane.show_branch(branch, again)
         self.current = min(self.current, max(0, self._count - 1))
-        known = self._order if len(self._order) <= self._count and not fresh else []
-        self._set_order([*known, *range(len(known), self._count)])
         self._arrange()
-        if fresh:
+        if first_differs and not again:
             self.scroll_home(animate=False)
         if self._awaited < self._count:
             self.go(self._awaited)
@@ -112,53 +107,11 @@ class BranchGrid(Container):
         self._awaited = index
         self.go(index)
 
-    def order(self, indices: Sequence[int], identity: object) -> None:
-        """Show the branches of the round with this identity in this order, in which ``indices`` name each
-        once; each keeps its number."""
-        self._sorted = identity, len(indices)
-        if sorted(indices) == list(range(self._count)):
-            self._set_order(list(indices))
-            self._arrange()
-
-    def sort_by(self, name: str) -> None:
-        """Sort by an order of ORDERS, now and whenever all branches of a round have ended."""
-        self.sorting, self._sorted = name, None
-
-    def put_in_order(self, current: Round | None) -> None:
-        """Sort the branches of a round, once it is known how."""
-        tokens = self.colours[1]
-        if current is None or not current.branches or tokens is None:
-            return
-        this = current.identity, len(current.branches)
-        if self._sorted != this and (
-            self.sorting == AS_DRAWN or not any(branch.live for branch in current.branches)
-        ):
-            indices = ordered(current, self.sorting, tokens.branch_logprobs)
-            if indices is not None:  # None until the likelihoods are computed
-                self.order(indices, current.identity)
-
-    def _set_order(self, order: list[int]) -> None:
-        self._order = order
-        mounted = [pane.index for pane in self.query_children(BranchPane)]
-        if mounted[: len(order)] != order:
-            for place, index in enumerate(order):
-                self.move_child(self.panes[index], before=place)
-
-    def grow(self, count: int) -> None:
-        """Create panes until there are at least ``count``."""
-        fresh = [BranchPane(index) for index in range(len(self.panes), count)]
-        for pane in fresh:
-            pane.follows, pane.hint = self.follows, self.hint if pane.index == 0 else ""
-        if fresh:
-            self.panes.extend(fresh)
-            self.mount_all(fresh)
-
-    def colour(self) -> None:
-        """Apply the colour mode to the words of all panes: the model wrote them, but some are unlikely."""
-        mode, tokens = self.colours
+    def colour(self, tokens: Tokens | None) -> None:
+        """Colour the words of all panes that ``tokens`` finds unlikely; None is no colours."""
         for pane in self.panes:
             before, pane.tints = pane.tints, None
-            if tokens is not None and mode == SURPRISAL:
+            if tokens is not None:
                 pane.tints = before or Tints(tokens.branch_logprobs, lambda: tokens.version)
             if pane.tints is not before:
                 pane.update()
@@ -178,26 +131,20 @@ class BranchGrid(Container):
         for pane in self.shown:
             pane.pull()
 
-    def go(self, index: int, focus: bool = True) -> None:
+    def go(self, index: int) -> None:
         """Make ``index`` the current branch, scroll to it and focus it."""
         if not 0 <= index < self._count:
             return
         self.current = index
         if self.single:
             self._arrange()
-        if focus:
-            self.panes[index].focus(scroll_visible=False)
+        self.panes[index].focus(scroll_visible=False)
         # A pane that is new has no place yet.
         self.call_after_refresh(self.scroll_to_widget, self.panes[index], animate=False)
 
     def step(self, columns: int, rows: int) -> None:
         """Go to a neighbour in the grid; at the edge, to the next row."""
-        wide = max(1, self._columns)
-        place = self._order.index(self.current) + columns + rows * wide
-        if 0 <= place < self._count:
-            self.go(self._order[place])
-
-    _columns = 1
+        self.go(self.current + columns + rows * max(1, self._columns))
 
     def _arrange(self) -> None:
         width, height = self.size
@@ -206,9 +153,7 @@ class BranchGrid(Container):
         self._room = self.size
         for pane in self.panes:
             pane.display = pane.index == self.current if self.single else pane.index < self._count
-            pane.number = pane.index + 1
-        alone = self.single or self.column
-        self._columns = 1 if alone else best_columns(self._count, width, height)
+        self._columns = 1 if self.single else best_columns(self._count, width, height)
         rows = 1 if self.single else -(-self._count // self._columns)
         # A blank line under each text, where that leaves room for one.
         blank = 1 if height // rows >= _AIRY_HEIGHT else 0
@@ -228,9 +173,6 @@ class BranchGrid(Container):
         self.fit()
 
     def watch_single(self) -> None:
-        self._arrange()
-
-    def watch_column(self) -> None:
         self._arrange()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:

@@ -20,9 +20,10 @@ from textual.strip import Strip
 from srbwriter.engine.generation import Branch, Cursor
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.prose import Unit, unit_ends
+from srbwriter.session.prefix import Prefix
 from srbwriter.tui.prose import Mark, Prose, Span
-from srbwriter.tui.widgets.tints import Tints
-from srbwriter.tui.write.branch_words import NO_THOUGHTS, Head, find_thoughts, state_sign, state_words
+from srbwriter.tui.write.branch_words import NO_THOUGHTS, find_thoughts, head_line, state_sign, state_words
+from srbwriter.tui.write.colours import Tints
 
 _HEADER_SECONDS = 0.25  # numbers that change with every token are painted this often
 
@@ -56,17 +57,18 @@ class BranchPane(Prose, inherit_bindings=False):
         self.hint = ""  # the text of an empty pane
         self.number = index + 1
         self.branch: Branch | None = None
-        self.take: int | None = None  # characters to pick; None means all
+        self.prefix: Prefix | None = None  # the text that the branch goes on from
+        self.take: int | None = None  # characters of the branch to pick; None means all
         self.thoughts = NO_THOUGHTS  # the model's thoughts before its text, which are hidden
         self.follows = False  # whether the end is shown at first
         self.is_scrolled = False  # by the reader, since the branch was shown
         self.words_at = math.inf  # when the first words of its branch were shown (monotonic seconds)
-        self.marks = self.note = ""
-        self.figures = False  # whether the head shows tokens and speed
+        self.facts = ""  # the marks and the note of the branch, as the head shows them
         self.is_key = True  # whether the number is the key that picks the branch
         self.head: str = ""
         """The header line, as painted."""
         self.tints: Tints | None = None  # colours of its words; None means uncoloured
+        self._half = ""  # letters before the branch that its first word goes on with
         self.marks_of = self._marks
         self._whole = ""  # with thoughts
         self._read_to: Cursor | None = None
@@ -75,11 +77,6 @@ class BranchPane(Prose, inherit_bindings=False):
 
     # ---- content
 
-    @property
-    def is_read(self) -> bool:
-        """Whether the reader has scrolled in the pane or begun to select a part."""
-        return self.take is not None or self.is_scrolled
-
     def show_branch(self, branch: Branch | None, again: bool = False) -> None:
         """Show another branch from its beginning; with ``again`` the same one, where it was scrolled to."""
         take, place = self.take, self.first_visible if self.is_scrolled and not self.follow else None
@@ -87,9 +84,10 @@ class BranchPane(Prose, inherit_bindings=False):
         if not again:
             self.is_scrolled, self.follow, self.words_at = False, self.follows, math.inf
         self._put_text("")
+        self.refresh()  # its hint may go
         self.pull(force=True)
         if again:
-            self.take = take if take is not None and take <= len(self.text) else None
+            self.take = take if take is not None and take <= len(self.text) - len(self._half) else None
             if place is not None:
                 self.scroll_to_character(min(place, len(self.text)))
         self.update()
@@ -104,7 +102,9 @@ class BranchPane(Prose, inherit_bindings=False):
                 self._whole = delta.text if delta.reset else self._whole + delta.text
                 before, self.thoughts = self.thoughts, find_thoughts(self._whole)
                 end = self.thoughts.end
-                self._put_text(self._whole[end:] if end is not None else "")
+                own = self._whole[end:] if end is not None else ""
+                self._half = self.prefix.half_word(own) if self.prefix is not None and not end else ""
+                self._put_text(self._half + own if own else "")
                 force = force or delta.reset or before != self.thoughts
             elif self.tints is not None and self.tints.stale(branch):
                 self.update()
@@ -122,7 +122,7 @@ class BranchPane(Prose, inherit_bindings=False):
         else:
             self.put(0, len(self.text), text)
             last = 0
-            self.take = min(self.take or 0, len(text)) or None
+            self.take = min(self.take or 0, max(0, len(text) - len(self._half))) or None
         if self.begin != (begin := len(text) - len(text.lstrip(" \n"))) or not last:
             self.begin = begin  # blanks at the start would look like an indent
             self.scroll_to_character(begin)
@@ -149,22 +149,18 @@ class BranchPane(Prose, inherit_bindings=False):
 
     def _compose_head(self) -> str:
         branch = self.branch
-        name = str(self.number)
         if branch is None:
-            return f" {name} "
-        tokens = len(branch.buffer.ids) if self.figures else 0
-        speed = branch.tokens_per_second if self.figures and branch.state is BranchState.WRITING else 0.0
+            return f" {self.number} "
+        state = "written for an earlier text" if self.stale else state_words(branch)
+        thoughts = f"thought {self.thoughts.words} words" if self.thoughts.words else ""
+        parts = [f"{state_sign(branch)} {state}".strip(), self.facts, thoughts]
         hidden = 0 if self.follow or not self.size else self.rows_below
-        head = Head(
-            name, state_sign(branch), state_words(branch), self.thoughts.words, self.note, self.marks,
-            hidden, tokens, speed, self.stale,
-        )  # fmt: skip
-        return head.line(self.size.width - 1)
+        return head_line(self.number, parts, hidden, self.size.width - 1)
 
-    def show_facts(self, marks: str, note: str, figures: bool) -> None:
-        """Show marks and a note in the head, and with ``figures`` tokens and speed."""
-        if (self.marks, self.note, self.figures) != (marks, note, figures):
-            self.marks, self.note, self.figures = marks, note, figures
+    def show_facts(self, facts: str) -> None:
+        """Show marks and a note in the head."""
+        if self.facts != facts:
+            self.facts = facts
             self._set_head(force=True)
 
     def show_key(self, is_key: bool) -> None:
@@ -191,22 +187,28 @@ class BranchPane(Prose, inherit_bindings=False):
 
     # ---- marks
 
+    @property
+    def _offset(self) -> int:
+        """What a place in the shown text has to gain to be one in the branch's whole text."""
+        return (self.thoughts.end or 0) - len(self._half)
+
     def _marks(self, start: int, end: int) -> Iterator[Mark]:
         if self.stale or self._killed:
             yield start, end, "dim"
         elif self.tints is not None and self.branch is not None:
-            hidden = self.thoughts.end or 0
-            for low, high, tint in self.tints.between(self.branch, start + hidden, end + hidden):
+            shift = self._offset
+            for low, high, tint in self.tints.between(self.branch, max(0, start + shift), end + shift):
                 if tint != "tint-0":
-                    yield low - hidden, high - hidden, tint
+                    yield low - shift, high - shift, tint
+        half = len(self._half)
+        yield 0, half, "dim"
         if self.take is not None:
-            yield 0, self.take, "taken"
-            yield self.take, len(self.text), "dim"
+            yield half, half + self.take, "taken"
+            yield half + self.take, len(self.text), "dim"
 
     def show_token(self, span: Span | None) -> None:
         """Select a token, given by characters of the branch's whole text, and show it."""
-        hidden = self.thoughts.end or 0
-        start, end = (max(0, place - hidden) for place in span or (hidden, hidden))
+        start, end = (max(0, place - self._offset) for place in span or (0, 0))
         if self.selection != (start, end):
             self.is_scrolled = True
             self.origin, self.cursor = start, end
@@ -251,18 +253,20 @@ class BranchPane(Prose, inherit_bindings=False):
     @property
     def first_in_view(self) -> int:
         """The first visible character of the branch's whole text."""
-        return self.first_visible + (self.thoughts.end or 0)
+        return max(0, self.first_visible + self._offset)
 
     def move_take(self, unit: Unit, direction: int) -> None:
         """Move the taking cursor by one unit and keep it in view; at the start, unset it."""
         if not self.text:
             return
-        at = self.take if self.take is not None else (0 if direction > 0 else len(self.text))
-        self.take_to(unit_step(self.text, at, unit, direction))
+        half = len(self._half)
+        at = half + self.take if self.take is not None else (half if direction > 0 else len(self.text))
+        self.take_to(unit_step(self.text, at, unit, direction) - half)
 
     def take_to(self, chars: int) -> None:
         """Put the taking cursor behind so many characters and keep it in view; 0 removes it."""
-        self.take = min(chars, len(self.text)) or None
+        half = len(self._half)
+        self.take = max(0, min(chars, len(self.text) - half)) or None
         if self.take is not None and self._room:
-            self._bring(self.take - 1)
+            self._bring(half + self.take - 1)
         self.update()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -22,7 +23,6 @@ _SIGNS = {
     BranchState.PROMPT: "…",
     BranchState.WRITING: "▸",
     BranchState.PAUSED: "‖",
-    BranchState.DONE: "■",
     BranchState.FAILED: "!",
 }
 
@@ -45,10 +45,10 @@ def ended_words(reason: str | None) -> str:
 
 
 def state_sign(branch: Branch) -> str:
-    """Return one character for the state; all states differ in it, so that colour is never the only sign."""
+    """Return one character for the state, so that colour is never the only sign; empty if it is done."""
     if branch.finish_reason is FinishReason.KILLED and not branch.live:
         return "×"
-    return _SIGNS[branch.state]
+    return _SIGNS.get(branch.state, "")
 
 
 def _number(value: float) -> str:
@@ -58,8 +58,6 @@ def _number(value: float) -> str:
 
 def sampling_words(branch: Branch, usual: object) -> str:
     """Return how the branch's sampling differs from ``usual``, for example ``temperature 1.2``."""
-    from dataclasses import fields
-
     differences: list[str] = []
     for field in fields(branch.sampling):
         value = getattr(branch.sampling, field.name)
@@ -67,76 +65,21 @@ def sampling_words(branch: Branch, usual: object) -> str:
             name = "temp" if field.name == "temperature" else field.name.replace("_", " ")
             if field.name == "banned_phrases":
                 value = len(branch.sampling.banned_phrases)
+            if isinstance(value, tuple):  # too long to be read there
+                continue
             differences.append(f"{name} {_number(value) if isinstance(value, float) else value}")
     return ", ".join(differences)
 
 
-NO_BREAK = "\xa0"
-"""Between the words of one mark."""
-_SHORT_MARKS = {
-    f"chosen{NO_BREAK}by{NO_BREAK}you": "↳",
-    "ready": "»",
-    f"last{NO_BREAK}sentence": "⇥",
-}
-
-
-class Head(NamedTuple):
-    """The parts of a branch's header; empty or 0 means nothing to show."""
-
-    name: str
-    sign: str = ""  # of the state
-    state: str = ""  # in words
-    thoughts: int = 0  # number of hidden words
-    note: str = ""  # how its sampling differs, comma-separated
-    marks: str = ""  # separated by spaces
-    hidden: int = 0  # lines below the visible ones
-    tokens: int = 0
-    speed: float = 0.0  # tokens a second
-    stale: bool = False  # written for an earlier text; replaces the state's words, not its sign
-
-    def line(self, width: int) -> str:
-        """Return the header, shortened to ``width`` cells."""
-        parts = {
-            "state": "written for an earlier text" if self.stale else self.state,
-            "thoughts": f"thought {self.thoughts} words" if self.thoughts else "",
-            "note": self.note,
-            "marks": self.marks.replace(NO_BREAK, " "),
-            "hidden": f"↓{self.hidden}" if self.hidden else "",
-            "tokens": f"{self.tokens} tok" if self.tokens else "",
-            "speed": f"{self.speed:.0f}/s" if self.speed else "",
-        }
-        left, right = self._sides(parts)
-        for part, shorter in self._shorter():
-            if cell_len(left) + cell_len(right) + bool(right) <= width:
-                break
-            parts[part] = shorter
-            left, right = self._sides(parts)
-        return f"{set_cell_size(left, max(0, width - cell_len(right)))}{right}"
-
-    def _shorter(self) -> tuple[tuple[str, str], ...]:
-        """Return the shortenings of parts, in the order in which they are applied until the line fits."""
-        note, *more = self.note.split(", ")
-        marks = self.marks.split(" ")
-        state = "for an earlier text" if self.stale else self.state.partition(":")[0]
-        last_words = "earlier text" if self.stale else ""  # the sign still shows the state
-        return (
-            ("speed", ""),
-            ("tokens", str(self.tokens or "")),
-            ("state", state),
-            ("thoughts", f"thought {self.thoughts}" if self.thoughts else ""),
-            ("note", f"{note} …" if more else note),
-            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks)),
-            ("tokens", ""),
-            ("hidden", ""),
-            ("state", last_words),
-            ("thoughts", ""),
-            ("note", ""),
-        )
-
-    def _sides(self, parts: dict[str, str]) -> tuple[str, str]:
-        left = f" {self.name} {self.sign} {parts['state']}".rstrip()
-        left += "".join(f" · {parts[part]}" for part in ("thoughts", "note", "marks") if parts[part])
-        return left, " ".join(parts[part] for part in ("hidden", "tokens", "speed") if parts[part])
+def head_line(number: int, parts: list[str], hidden: int, width: int) -> str:
+    """Return the header of a branch in ``width`` cells: its number, what is to be said of it, the most
+    important first, and how many rows are ``hidden`` below."""
+    right = f"↓{hidden}" if hidden else ""
+    left = f" {number} {' · '.join(filter(None, parts))}"
+    room = width - cell_len(right)
+    if cell_len(left) > room:
+        left = set_cell_size(left, max(0, room - 2)).rstrip() + "…"
+    return set_cell_size(left, max(0, room)) + right
 
 
 _MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<|channel>thought", "<channel|>"))

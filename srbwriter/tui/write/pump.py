@@ -21,10 +21,6 @@ _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting is delayed by a 
 _SHARE = 0.06  # of a core for painting: the engine needs the interpreter for every step
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
-_REST_SECONDS = 2.0  # without a key while nothing is written, before a garbage collection
-_NEVER = 10**6
-_GARBAGE = 20  # middle-generation collections after which a rest is used for a full one
-_PAUSE_SECONDS, _MUCH_GARBAGE = 0.15, 60  # without rests, a pause between two keys is used after so many
 
 
 class Pump:
@@ -46,16 +42,10 @@ class Pump:
         """Freeze the objects that exist once the first screen is up, for the garbage collector.
 
         A collection that includes all modules takes a tenth of a second, during which no key is processed.
-        Full collections of later objects run only while the writer rests, or pauses if they never rest.
         """
-        if self._screen.app.is_headless:  # the process belongs to a test or another program
-            return
-        if gc.get_freeze_count():  # free the screen of the previous story
-            gc.unfreeze()
-            gc.collect()
-        gc.freeze()
-        gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
-        gc.enable()
+        if not self._screen.app.is_headless:  # else the process belongs to a test or another program
+            gc.freeze()
+            gc.enable()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -73,7 +63,6 @@ class Pump:
         self._ticks += 1
         self._awake -= 1
         now = time.monotonic()
-        self._collect_garbage(now - self._key_at)
         if now - self._key_at < _KEY_SECONDS and now - self._painted_at < _LONGEST_SECONDS:
             return
         spent = time.thread_time() - self._spent  # CPU time of this thread since before the last painting
@@ -90,13 +79,6 @@ class Pump:
     @property
     def _idle(self) -> bool:
         return not self._screen.writing and self._awake < 0
-
-    def _collect_garbage(self, since_key: float) -> None:
-        """Run a full collection if there is much garbage, and no key came for ``since_key`` seconds."""
-        garbage = gc.get_count()[2]
-        rests = since_key > _REST_SECONDS and self._idle
-        if garbage > _MUCH_GARBAGE and since_key > _PAUSE_SECONDS or garbage > _GARBAGE and rests:
-            gc.collect()
 
     def flush(self, slowly: bool = True) -> None:
         """Paint everything that is new."""

@@ -1,7 +1,7 @@
 """The write screen: the story beside its live branches.
 
 It connects the session and the widgets: text goes from the editor to the session, branches from the session
-to the panes. Key handlers are in ``srbwriter.tui.actions``; ``srbwriter.tui.write.desk`` binds them.
+to the panes. Key handlers are in ``srbwriter.tui.actions``.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
+from textual.containers import Container, Horizontal
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Static
@@ -23,27 +22,24 @@ from textual.widgets import Static
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.tokens import Tokens
-from srbwriter.story import Author, StoryError
+from srbwriter.story import Edit, StoryError
 from srbwriter.story.edits import same_end, same_start
+from srbwriter.tui import actions as actions  # each of its modules declares commands
 from srbwriter.tui import options
-from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.commands import COMMANDS, anywhere_bindings, plain_bindings
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.trouble import crash_words
-from srbwriter.tui.widgets import tints
-from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip
-from srbwriter.tui.write import status
+from srbwriter.tui.story.side_panel import BESIDE, LASTS, SidePanel
+from srbwriter.tui.widgets.lines import KeyLine, StatusLine
+from srbwriter.tui.write import colours, status
 from srbwriter.tui.write.branch_grid import BranchGrid
 from srbwriter.tui.write.branch_pane import BranchPane
-from srbwriter.tui.write.branch_words import sampling_words, state_sign
-from srbwriter.tui.write.essentials import first_key, key_line_entries
-from srbwriter.tui.write.layouts import SHORT, TOO_SMALL, Arrangement
+from srbwriter.tui.write.branch_words import sampling_words
 from srbwriter.tui.write.letters import Letters
 from srbwriter.tui.write.notices import Notices
 from srbwriter.tui.write.pump import Pump
-from srbwriter.tui.write.story_colours import Legend, StoryColours
-from srbwriter.tui.write.story_editor import Provenance, StoryEditor
-from srbwriter.tui.write.view import Focus, View
+from srbwriter.tui.write.status import first_key, key_line_entries
+from srbwriter.tui.write.story_editor import StoryEditor
 from srbwriter.tui.write.welcome import receive, refuse
 
 if TYPE_CHECKING:
@@ -57,56 +53,49 @@ log = logging.getLogger(__name__)
 
 _TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
 _MARGIN = 2  # cells beside the story, at least
+_NARROW, _SHORT = 72, 18  # columns or rows below which one branch is shown at a time
+_WIDE, _ROOMY = 140, 30  # columns for branches beside the story; rows for a line about colours
 
 
-class Branches(Vertical):
-    """The container of branches. The focused branch is the chosen one: plain keys are commands."""
+class Branches(BranchGrid):
+    """The panes. The focused branch is the chosen one: plain keys are commands."""
 
-    def on_key(self, event: events.Key) -> None:
-        """Ignore keys while the window is too small to show branches."""
-        if self.screen.has_class("-small"):
-            event.stop()
+    BINDINGS = plain_bindings()
 
 
 class WriteScreen(Screen[None]):
-    """Story, panes, status line and key line."""
+    """Story, panes, side panel, status line and key line."""
 
-    BRANCHES: ClassVar[type[Branches]] = Branches
     CSS_PATH = "screen.tcss"
     AUTO_FOCUS = "StoryEditor"
+    BINDINGS = anywhere_bindings()
 
     def __init__(self, session: Session, app: App) -> None:
         super().__init__()
         self.session = session
-        self.editor = StoryEditor(session.edit, session.joint, id="story")
-        self.grid = BranchGrid(id="branches")
+        self.editor = StoryEditor(self._edit, session.joint, id="story")
+        self.grid = Branches(id="branches")
         self.grid.follows = app.preferences[options.PANES] == "end"
+        self.grid.hint = f"{app.way_to('generate')} writes branches"
+        self.panel: SidePanel | None = None
+        self.legend = Static(id="legend")
         self.status_line = StatusLine()
         self.key_line = KeyLine()
-        self.legend = Legend()
-        self.strip = TabStrip()
-        self.right = self.BRANCHES(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
         self.notices = Notices(self)
         self.letters = Letters(self)
         self.pressed_at = math.inf  # when the key that is being handled was pressed (monotonic seconds)
-        self._today = status.WordsToday(session)
-        self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
+        self.layout_name: str = app.preferences[options.LAYOUT]
+        self.quiet = False  # only the story is shown, with the cursor's line in the middle
+        self.figures = False  # the foot shows figures of the engine
+        self.defects: list[str] = []  # defects that were reported, each once
         self._begun = False  # the first screen is up
-        large = self._left is not None and self._left.large
-        self.arrangement = Arrangement(app.preferences[options.LAYOUT], large)
         self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
         self._pane_chosen = False  # a pane has been chosen since the last round or pick
-        self._load_watch = status.Watch()
-        if self._left is not None:
-            self.grid.sort_by(self._left.order)
-        self._colours = StoryColours(session)
-        self.defects: list[str] = []  # defects that were reported, each once
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the window size of the last layout
-        self.grid.hint = f"{app.way_to('generate')} writes branches"
 
     if TYPE_CHECKING:
 
@@ -115,12 +104,9 @@ class WriteScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         self._lay_out()  # before there is anything that would be styled anew
-        yield Static(TOO_SMALL, id="too-small")
-        with Container(id="panes"):
+        with Horizontal(id="window"), Container(id="panes"):
             yield self.editor
-            with self.right:
-                yield self.strip
-                yield self.grid
+            yield self.grid
         yield self.legend
         yield self.status_line
         yield self.key_line
@@ -133,8 +119,8 @@ class WriteScreen(Screen[None]):
         # The key itself goes first.
         self.show_story()
         self.flush()
-        if self._left is not None:
-            self._show_as_left(self._left)
+        if isinstance(cursor := self.session.view.get("cursor"), int):
+            self.editor.move_to(cursor)
         self.rearrange()
         self.pump.start()
         self.flush_slowly()
@@ -143,53 +129,16 @@ class WriteScreen(Screen[None]):
     def _begin(self) -> None:
         try:
             receive(self)
-            if not self._focus_as_left():
-                self.leave_panes()
+            self.leave_panes()
         finally:
             self._begun = True
-            self.app.keyboard.open(asked=isinstance(self.app.screen, Confirm))
+            self.app.keyboard.open()
             self.pump.settle()
 
-    def _show_as_left(self, left: View) -> None:
-        """Show the cursor of the story and the panes as the writer left them."""
-        self.editor.move_to(left.cursor)
-        current = self.session.round
-        if current is None or len(left.panes) != len(current.branches):
-            return
-        self.grid.order(left.panes, current.identity)
-        for index, chars in left.takes:
-            if index < len(left.panes):
-                self.grid.panes[index].take_to(chars)
-
-    def _focus_as_left(self) -> bool:
-        """Give the keys to what had them; return False if that is unknown, or the story with no pane chosen.
-
-        A branch does not get keys that were typed before it could be seen.
-        """
-        left = self._left
-        if left is None or left.pane >= self._shown:
-            return False
-        chosen = left.focus == "branch" and not self.app.keyboard.has_waiting
-        if not chosen and left.focus != "story":
-            return False
-        self.grid.go(left.pane, focus=chosen)
-        self._show_keys()
-        return True
-
     def keep_view(self) -> None:
-        if not self._begun:
-            return  # what is on the disk is still to be shown
-        focus: Focus = "none" if self._unchosen else "story"
-        if isinstance(self.focused, BranchPane):
-            focus = "branch"
-        panes = self.grid.shown_order if self._shown > 0 else ()
-        takes = ((index, self.grid.panes[index].take) for index in panes)
-        chosen = tuple((index, take) for index, take in takes if take is not None)
-        view = View(
-            self.editor.cursor, focus, self.grid.current, self.grid.sorting, panes, self.arrangement.large,
-            chosen,
-        )  # fmt: skip
-        self.session.keep_view(view.to_json())
+        """Remember the place of the cursor for the next opening."""
+        if self._begun:  # else what is on the disk is still to be shown
+            self.session.keep_view({"cursor": self.editor.cursor})
 
     def on_unmount(self) -> None:
         self.pump.stop()
@@ -202,8 +151,7 @@ class WriteScreen(Screen[None]):
 
     @property
     def unchosen(self) -> bool:
-        hidden = self.arrangement.quiet or self.has_class("-small")
-        return self._unchosen and self.session.round is not None and not hidden
+        return self._unchosen and self.session.round is not None and not self.quiet
 
     @property
     def on_branch(self) -> bool:
@@ -219,8 +167,6 @@ class WriteScreen(Screen[None]):
         self._unchosen, self._pane_chosen = True, False
         self.grid.current = 0
         self.set_focus(self.editor)
-        if self.focused is not self.editor:  # it is hidden while one branch fills the screen
-            self.set_focus(None)
         self._show_keys()
 
     def choose_pane(self) -> None:
@@ -264,17 +210,15 @@ class WriteScreen(Screen[None]):
         moves = bound is not None and bound.node is self.editor
         return event.is_printable or event.key in _TYPING or moves
 
-    def wants_in_story(self, event: events.Key | events.Paste) -> bool:
-        """Return whether a paste, or a key without another receiver, should go to the unfocused story."""
-        if self.focused is self.editor:
-            return False
-        return isinstance(event, events.Paste) or (self.focused is None and self._is_for_story(event))
-
     @on(events.MouseDown)
     def _pressed(self, event: events.MouseDown) -> None:
         if event.widget is self.editor:
             self._unchosen = False
             self._show_keys()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Leave to the side panel the keys that mean something else in it."""
+        return not (action == "run" and self._in_panel is not None and parameters[0] in SidePanel.OWN)
 
     def action_run(self, command: str, number: int = 0) -> None:
         self.run(command, number)
@@ -337,10 +281,6 @@ class WriteScreen(Screen[None]):
         if not known:
             self.defects.append(repr(error))
 
-    @on(KeyLine.Pressed)
-    def _key_pressed(self, event: KeyLine.Pressed) -> None:
-        self.run(event.command)
-
     def run_chosen(self, command: str) -> None:
         """Run a command of the menu. One for a branch acts on the branch that was chosen last, if any."""
         known, keys, current = COMMANDS[command], self.app.known_keys, self.session.round
@@ -358,6 +298,8 @@ class WriteScreen(Screen[None]):
         pane, top = self.focused, self.app.screen
         if not self.on_top:
             self.status_line.mode = top.badge if isinstance(top, Page) else "MENU"
+        elif (panel := self._in_panel) is not None:
+            self.status_line.mode = panel.badge
         elif isinstance(pane, BranchPane):
             self.status_line.mode = f"BRANCH {pane.number}"
         else:
@@ -379,8 +321,10 @@ class WriteScreen(Screen[None]):
     def _focus_moved(self) -> None:
         if self.focused is not self.editor:
             self.be_loud()  # a hidden pane must not receive keys
-        if isinstance(self.focused, BranchPane):
-            self._unchosen, self._pane_chosen = False, True
+            self._unchosen = False
+        if self._in_panel is None and self.size.width < LASTS:
+            self.close_panel()
+        self._pane_chosen = self._pane_chosen or isinstance(self.focused, BranchPane)
 
     @on(events.DescendantFocus)
     @on(events.ScreenSuspend)
@@ -389,11 +333,41 @@ class WriteScreen(Screen[None]):
         self._show_keys()
 
     def go_to_story(self) -> None:
-        if self.arrangement.large:
-            self.rearrange(large=False)
+        if self.size.width < LASTS:
+            self.close_panel()
         self.editor.focus()
 
+    # ---- the side panel
+
+    @property
+    def _in_panel(self) -> SidePanel | None:
+        """The side panel if it has the keys."""
+        panel = self.panel
+        return panel if panel is not None and panel.is_mounted and panel.has_focus_within else None
+
+    def open_panel(self, part: str) -> None:
+        """Show a part of the side panel and give it the keys; if it has them already, close the panel."""
+        if self._in_panel is not None and self.status_line.mode == self._in_panel.BADGES.get(part, "LORE"):
+            self.close_panel()
+            self.editor.focus()
+        elif self.panel is not None:
+            self.panel.go(part)
+        else:
+            self.panel = SidePanel(self.session, part)
+            self.query_one("#window").mount(self.panel)
+            self.rearrange()
+
+    def close_panel(self) -> None:
+        if self.panel is not None:
+            self.panel.remove()
+            self.panel = None
+            self.rearrange()
+
     # ---- the story
+
+    def _edit(self, edit: Edit, pasted: bool = False) -> None:
+        self.session.edit(edit, pasted=pasted)
+        self.show_authors()
 
     @on(StoryEditor.Undo)
     def _undo(self, event: StoryEditor.Undo) -> None:
@@ -416,36 +390,22 @@ class WriteScreen(Screen[None]):
         self.show_authors()
 
     def show_authors(self) -> None:
-        """Tint the story by author, if the writer has chosen that."""
-        mode = self.app.preferences[options.COLOUR_TOKENS]
-        if mode == tints.SURPRISAL:
-            self._colours.show(self.editor, mode, anew=True)
-            return
-        if mode != tints.AUTHOR:
-            if self.editor.provenance is not None:
-                self.editor.provenance = None
+        """Colour the story by author, if the writer has chosen that."""
+        if self.app.preferences[options.COLOUR_TOKENS] != colours.AUTHOR:
+            self.editor.authors = None
             return
         story = self.session.story
         nodes = story.nodes(story.path(story.current))
-        parts: list[tuple[int, Author]] = [(len(s.text), s.author) for node in nodes for s in node.spans]
-        self.editor.provenance = Provenance(parts)
+        self.editor.authors = colours.Spans((len(s.text), s.author) for node in nodes for s in node.spans)
 
     def colour(self) -> None:
         """Apply the colour mode. Log-probabilities are collected only while they are shown."""
-        mode = self.app.preferences[options.COLOUR_TOKENS]
-        wanted = mode == tints.SURPRISAL
-        if wanted or mode != self.grid.colours[0]:
-            Tokens.of(self.session).gather = wanted
-        self.grid.colours = mode, Tokens.of(self.session)
-        self.legend.show(mode, self.size.height)
-        self.grid.colour()
+        mode, tokens = self.app.preferences[options.COLOUR_TOKENS], Tokens.of(self.session)
+        tokens.gather = mode == colours.SURPRISAL
+        self.grid.colour(tokens if tokens.gather else None)
+        self.legend.update(colours.legend(mode))
+        self._lay_out()
         self.show_authors()
-
-    def _update_colours(self) -> None:
-        """Colour the part of the story that is scored by now, and request the rest."""
-        mode = self.app.preferences[options.COLOUR_TOKENS]
-        if mode == tints.SURPRISAL:
-            self._colours.show(self.editor, mode)
 
     # ---- branches
 
@@ -458,13 +418,9 @@ class WriteScreen(Screen[None]):
 
     def _stops(self) -> bool:
         """Return whether "step back" would stop something."""
-        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.app.transfers.status_parts())
+        work = self.session.engine_state in ("INIT", "LOADING") or self.app.transfers.busy
         work = work or self.session.long_work is not None
         return work or self.writing or (self.on_branch and self.app.fetch.model is not None)
-
-    @on(TabStrip.Pressed)
-    def _tab_pressed(self, event: TabStrip.Pressed) -> None:
-        self.grid.go(event.index)
 
     # ---- painting, called by the pump
 
@@ -482,9 +438,11 @@ class WriteScreen(Screen[None]):
                 self.leave_panes()
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
-            self.grid.show(current.branches if current is not None and count else blank, again)
+            branches = current.branches if current is not None and count else blank
+            self.grid.show(branches, again, current.prefix if current is not None else None)
             self.grid.show_stale(self.session.stale)
-            self.grid.colour()
+            tokens = Tokens.of(self.session)
+            self.grid.colour(tokens if tokens.gather else None)
         self.grid.pull()
 
     def _shows_others(self, current: Round | None) -> bool:
@@ -498,8 +456,6 @@ class WriteScreen(Screen[None]):
         self._set_prefetch_focus()
         self._show_work()
         self._show_saved()
-        self.grid.put_in_order(self.session.round)
-        self._update_colours()
         self._show_marks()
         self._show_keys()
         self.notices.watch()
@@ -514,15 +470,15 @@ class WriteScreen(Screen[None]):
 
     def _show_work(self) -> None:
         """Update the left part of the status line: the title, figures, or long work."""
-        figures = status.engine_figures(self.session, self.app.address) if self.arrangement.figures else ()
-        left = status.left(self.session, self._load_watch, self.app.transfers.status_parts(), figures)
+        figures = status.engine_figures(self.session, self.app.address) if self.figures else ()
+        left = status.left(self.session, self.app.transfers.describe(), figures)
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
 
     def _show_saved(self) -> None:
         """Update the save state and the word count."""
         self.status_line.set_class(self.session.story.save_state.trouble is not None, "-trouble")
-        right = status.right(self.session, self._today.count(), self.app.preferences[options.GOAL])
-        self.status_line.right = right[:1] if self.arrangement.figures else right
+        right = status.right(self.session, self.app.preferences[options.GOAL])
+        self.status_line.right = right[:1] if self.figures else right
 
     def _show_marks(self) -> None:
         current = self.session.round
@@ -530,43 +486,48 @@ class WriteScreen(Screen[None]):
         self.grid.show_stale(self.session.stale)
         for pane in self.grid.shown:
             if pane.index < len(branches):
-                sampling = sampling_words(branches[pane.index], self._usual)
-                note = ", ".join(filter(None, (status.note(self.session, pane.index), sampling)))
-                marks = status.marks(self.session, pane.index, pane.take)
-                pane.show_facts(marks, note, self.arrangement.figures)
-        self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
-        self.strip.set_class(self.grid.single and len(branches) > 1, "-needed")
+                facts = status.branch_facts(self.session, pane.index, pane.take)
+                facts.append(sampling_words(branches[pane.index], self._usual))
+                pane.show_facts(" · ".join(filter(None, facts)))
 
     # ---- layout
 
+    def layout_here(self) -> str:
+        """Return where the branches stand in this window: "right" of the story or "below" it."""
+        wide = self.size.width >= _WIDE
+        return self.layout_name if self.layout_name != options.AUTO else "right" if wide else "below"
+
     def be_loud(self) -> None:
         """Show everything again, if only the story is shown."""
-        if self.arrangement.quiet:
-            self.rearrange(quiet=False)
+        if self.quiet:
+            self.be_quiet(False)
 
-    def rearrange(self, **changes: Any) -> None:
-        before, self.arrangement = self.arrangement, replace(self.arrangement, **changes)
-        if (quiet := self.arrangement.quiet) != before.quiet:
-            self.editor.typewriter = quiet
-            self.editor.show_cursor()
-            if quiet:
-                self.arrangement = replace(self.arrangement, large=False)
-                self.editor.focus()
+    def be_quiet(self, quiet: bool) -> None:
+        """Show only the story, with the cursor's line in the middle, or everything again."""
+        self.quiet = self.editor.typewriter = quiet
+        self.rearrange()
+        self.editor.show_cursor()
+        if quiet:
+            self.editor.focus()
+
+    def rearrange(self) -> None:
+        """Divide the window anew."""
         self._applied_for = self.size
         self._lay_out()
-        self.legend.show(self.app.preferences[options.COLOUR_TOKENS], self.size.height)
         self._fit()
 
     def _lay_out(self) -> None:
-        """Set the classes of the arrangement, and divide the window."""
-        classes = self.arrangement.classes(self.size)
-        narrow = not any(classes[f"-{layout}"] for layout in options.LAYOUTS)
+        width, height = self.size
+        narrow = width < _NARROW or height < _SHORT
+        right = self.layout_here() == "right" and not narrow
+        covered = self.panel is not None and width < BESIDE
         # In one call: each change of classes restyles the whole screen.
-        self.update_classes(classes)
-        self.grid.column = classes["-column"]
-        self.grid.single = narrow or self.arrangement.large
-        for panes in self.query("#panes"):
-            panes.styles.margin = (0, self.arrangement.panel_columns, 0, 0)
+        self.update_classes({"-quiet": self.quiet, "-right": right, "-panel": covered})
+        self.grid.single = narrow
+        coloured = self.app.preferences[options.COLOUR_TOKENS] != colours.NONE
+        self.legend.display = coloured and height >= _ROOMY and not self.quiet
+        if self.panel is not None:
+            self.panel.lay_out(width)
 
     def _fit(self, _: object = None) -> None:
         """Make the content fit the last layout.
@@ -577,9 +538,9 @@ class WriteScreen(Screen[None]):
         if self.size != self._applied_for:
             self.rearrange()
             return
-        # Too wide a margin would exceed the window.
-        room = min(self.editor.outer_size.width, self.size.width - self.arrangement.panel_columns)
-        spare = max(0, room - 2 * _MARGIN - self.app.text_width) // 2
-        self.editor.styles.padding = (1 if self.size.height > SHORT else 0, _MARGIN + spare)
+        spare = (
+            max(0, self.editor.outer_size.width - 2 * _MARGIN - self.app.preferences[options.TEXT_WIDTH]) // 2
+        )
+        self.editor.styles.padding = (1 if self.size.height > _SHORT else 0, _MARGIN + spare)
         self.editor.fit()
         self.grid.fit()

@@ -1,8 +1,7 @@
-"""Read-only pages: the story, the context, and the log."""
+"""What the model sees: the parts of the context with their sizes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,88 +15,16 @@ from srbwriter.session.prompting import REQUEST, Context
 from srbwriter.story import ROOT
 from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted
-from srbwriter.story.outline import outline
 from srbwriter.story.words import count
-from srbwriter.tui.commands import action, key_name
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Sheet
-from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
-from srbwriter.tui.prose import Prose
+from srbwriter.tui.dialogs.base import QUIT, Dialog
 from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.session.prompting import Part
-
-
-def typeset(text: str) -> str:
-    """Return ``text`` with exactly one empty line between paragraphs."""
-    paragraphs = [part.strip() for part in text.replace("\r\n", "\n").split("\n")]
-    return "\n\n".join(part for part in paragraphs if part)
-
-
-class ReadOnlyProse(Prose, inherit_bindings=False):
-    """A text that is only read: keys scroll."""
-
-    CURSOR = False
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, read_only=True)
-
-    @action("up,k", "up", -1, priority=False)
-    @action("down,j", "down", 1, priority=False)
-    def action_scroll(self, rows: int) -> None:
-        """Scroll by a line."""
-        self.scroll_rows(rows)
-
-    @action("pageup", "back", -1, priority=False)
-    @action("pagedown,space", "reads on", 1, priority=False)
-    def action_page(self, pages: int) -> None:
-        """Scroll by a page."""
-        self.scroll_rows(pages * max(1, self._height - 1))
-
-    @action("home", "beginning", "start", priority=False)
-    @action("end", "end", "end", priority=False)
-    def action_go(self, where: str) -> None:
-        """Go to the beginning or the end."""
-        self.move_to(0 if where == "start" else len(self.text))
-
-
-class Reading(Page[None]):
-    """Shows ``text`` as a page; ``width`` is the longest line, in cells."""
-
-    OPENED_BY = "read"
-    BINDINGS = [QUIT]
-
-    DEFAULT_CSS = """
-    Reading { align: center top; background: $background; }
-    Reading Prose { height: 1fr; padding: 1 2; }
-    Reading #reading-keys { width: 100%; padding: 0 1; text-align: center; color: $text-muted; }
-    """
-
-    def __init__(self, text: str, width: int) -> None:
-        super().__init__()
-        self._text, self._width = text, width
-
-    def compose(self) -> ComposeResult:
-        page = ReadOnlyProse(self._page() or "Nothing is written yet.")
-        page.styles.width, page.styles.max_width = self._width + 4, "100%"
-        yield page
-        opened_by = " or ".join(map(key_name, self._opened_by()))
-        yield Static(f"esc or {opened_by} goes back · space reads on", id="reading-keys", markup=False)
-
-    def _page(self) -> str:
-        """Return the text with its titles, all parts with one empty line between them."""
-        parts: list[str] = []
-        at = 0
-        for chapter in outline(self._text):
-            title = self._text[chapter.begin : chapter.end].strip()
-            parts += [typeset(self._text[at : chapter.begin]), title]
-            at = chapter.end
-        return "\n\n".join(filter(None, [*parts, typeset(self._text[at:])]))
-
-    def on_mount(self) -> None:
-        self.query_one(Prose).go_end().focus()
 
 
 _NAMES = {
@@ -203,8 +130,8 @@ def _text(context: Context) -> Content:
 
 
 def _rows(parts: list[Part]) -> list[Part]:
-    """Merge neighbouring parts of one source; number sources that still occur more than once."""
-    joined = [
+    """Merge neighbouring parts of one source."""
+    return [
         replace(
             same[0],
             source=_NAMES.get(same[0].source, same[0].source),
@@ -213,12 +140,3 @@ def _rows(parts: list[Part]) -> list[Part]:
         )
         for same in (list(group) for _, group in groupby(parts, lambda part: (part.source, part.fits)))
     ]
-    counts = Counter(part.source for part in joined if part.fits)
-    seen = Counter[str]()
-    rows: list[Part] = []
-    for part in joined:
-        if part.fits and counts[part.source] > 1:
-            seen[part.source] += 1
-            part = replace(part, source=f"{part.source} {seen[part.source]} of {counts[part.source]}")
-        rows.append(part)
-    return rows
