@@ -33,9 +33,8 @@ def test_the_example_theme_names_what_a_theme_has() -> None:
 
 KEYS = {
     "first-story.md": """
-        ctrl+z undo, ctrl+n generate, w take, d take, f take, a take,
-        enter pick, r reroll, k kill, o edit_pick, tab switch, F1
-        help, ctrl+g menu, F3 tree, ctrl+q quit
+        ctrl+z undo, ctrl+n generate, w take, d take, f take, a take, enter pick, r reroll, k kill,
+        o edit_pick, tab switch, F1 help, ctrl+g menu, F3 tree, ctrl+q quit
     """,
     "better-model.md": """
         ctrl+g menu, - fewer
@@ -47,9 +46,8 @@ KEYS = {
         ctrl+g menu, F5 look_ahead, F6 tokens, F2 settings
     """,
     "terminal.md": """
-        ctrl+z undo, tab switch, ctrl+b write_from, F6 tokens,
-        ctrl+o stories, end scroll, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
-        ctrl+t quiet
+        tab switch, ctrl+b write_from, F6 tokens, ctrl+o stories, end scroll, ctrl+f find, F3 tree,
+        F2 settings, F8 context, ctrl+l layout, ctrl+t quiet
     """,
     "themes.md": """
         ctrl+g menu
@@ -58,8 +56,7 @@ KEYS = {
         ctrl+q quit, ctrl+z undo, F3 tree, ctrl+g menu, F8 context
     """,
     "../README.md": """
-        r reroll, w take, d take, f take, k kill, ctrl+z undo, ctrl+g menu,
-        F1 help, ctrl+q quit
+        r reroll, w take, d take, f take, k kill, ctrl+z undo, ctrl+g menu, F1 help, ctrl+q quit
     """,
 }
 """The keys that a page names, each with the command that it runs."""
