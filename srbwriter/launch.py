@@ -314,7 +314,7 @@ def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = F
     """Return the settings with what suits a model, for whatever nobody has said.
 
     It is the model at ``path``, by default the one that the settings name. ``in_app`` also
-    turns the loop guard on, and writes past the end where the model ends its stories too soon.
+    writes past the end where the model ends its stories too soon.
     """
     from srbwriter.models.suited import Suited, suited_to_file
 
@@ -326,8 +326,6 @@ def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = F
     if in_app and own.writes_on:
         suited["generation.ignore_eos"] = True
     defaults = {name: Setting(value, "of this model") for name, value in suited.items()}
-    if in_app:
-        defaults["sampling.loop_guard"] = Setting(LOOP_TIMES, "default")
     return settings.with_defaults(defaults)
 
 
@@ -339,10 +337,6 @@ def fields_of_model(settings: Settings) -> frozenset[str]:
         for key in [settings.table[f"{_SECTIONS[parameter.record]}.{parameter.name}"]]
         if settings.source(key) == "of this model" and settings[key] != key.default
     )
-
-
-LOOP_TIMES = 3
-"""How often a passage stands in a row where the app takes it for a loop."""
 
 
 def branches(settings: Settings) -> int:

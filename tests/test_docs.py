@@ -15,8 +15,8 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.config.settings import CONFIG_VARIABLE, NO_SETTINGS
 from srbwriter.engine import Request
+from srbwriter.engine.branch import TRIES
 from srbwriter.engine.parameters import DEFAULT_ORDER, SAMPLERS
-from srbwriter.engine.retreat import TRIES
 from srbwriter.engine.sampling import PREFILTER
 from srbwriter.tui.commands import MENU
 from tools import pages
@@ -145,7 +145,7 @@ FIGURES = {
         f"in this order:\n{', '.join(f'`{name}`' for name in DEFAULT_ORDER)}.",
         f"Names:\n  {', '.join(f'`{name}`' for name in SAMPLERS)}.",
     ),
-    "instruments.md": (f"After {TRIES} attempts", f"after {2 * TRIES}\n"),
+    "instruments.md": (f"After {TRIES} attempts",),
     "keys.md": (f"`{MENU}` opens the menu",),
     "configuration.md": (f"`{CONFIG_VARIABLE}`", *(f"`{name}`" for name in NO_SETTINGS)),
 }

@@ -29,7 +29,7 @@ PAGES = (
     "docs/first-story.md", "docs/formats.md", "docs/models.md", "docs/remote.md",
     "docs/sillytavern.md",
 )  # fmt: skip
-ELSEWHERE = ("pull", "-hf", "--connect", "ssh", "MODEL=", "pip install", "curl")
+ELSEWHERE = ("pull", "COPY", "-hf", "--connect", "ssh", "MODEL=", "pip install", "curl")
 """What needs the network, another machine, or minutes."""
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -71,8 +71,8 @@ def test_flags_in_the_pages_are_taken(page: str) -> None:
         given = words(line)
         command = commands.COMMANDS.get(given[0] if given else "", commands.DEFAULT)
         parser = flags.Parser(f"srbwriter {command.name}".rstrip())
-        command.load().configure(parser, every_key())
-        assert parser.read(flags.joined(given[bool(command.name) :])).problems == (), line
+        command.configure(parser, every_key())
+        parser.parse_args(given[bool(command.name) :])
 
 
 # ---- they are run
@@ -156,8 +156,8 @@ def batched(parts: list[str]) -> list[tuple[str, str]]:
     [
         ("README.md", 8),
         ("docs/better-model.md", 3),
-        ("docs/cli.md", 24),
-        ("docs/files.md", 4),
+        ("docs/cli.md", 18),
+        ("docs/files.md", 3),
         ("docs/first-story.md", 2),
         ("docs/formats.md", 8),
         ("docs/models.md", 3),

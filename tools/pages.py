@@ -7,18 +7,17 @@ the links there and renews the table of README.md. The text around them is writt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
+from srbwriter.cli.flags import default_text, spellings
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
-from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.compat import IGNORED, REFUSED
 from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
@@ -82,24 +81,13 @@ def settings() -> str:
 def _setting(key: Key[Any]) -> list[str]:
     cells = (
         f"`{key.name.partition('.')[2]}`",
-        "" if key.default is None else f"`{_toml(key.default)}`",
+        f"`{default}`" if (default := default_text(key)) else "",
         key.expected,
         key.help,
-        _codes(_flags(key), " "),
+        _codes(spellings(key), " "),
         f"`{key.env}`",
     )
     return [cell.replace("|", "\\|") for cell in cells]
-
-
-def _flags(key: Key[Any]) -> list[str]:
-    negations = [f"--no-{flag[2:]}" for flag in key.flags if key.kind is SWITCH and flag.startswith("--")]
-    return [*key.flags, *negations]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(item) for item in cast("tuple[Any, ...]", value)) + "]"
-    return json.dumps(value)  # TOML writes texts, numbers and switches as JSON does
 
 
 def exit_codes() -> str:

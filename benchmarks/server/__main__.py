@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--prompt", type=int, default=96, help="tokens of the longest prompt")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--long", type=int, default=1500, help="tokens of each branch of the others in fair")
+    parser.add_argument("--long", type=int, default=240, help="tokens of each branch of the others in fair")
     parser.add_argument("--tries", type=int, default=8, help="small requests in fair")
     parser.add_argument("--cells", type=int, default=16_384, help="cells of the cache in fair")
     parser.add_argument("--turns", type=int, default=40, help="requests in kept")

@@ -62,7 +62,7 @@ def fair(setting: Setting, args: argparse.Namespace) -> None:
             bodies = [
                 {
                     "prompt": story_ids(engine, 64, salt=name), "n": n, "n_predict": args.long,
-                    "ignore_eos": True, "overflow": "shift", "key": name,
+                    "ignore_eos": True, "key": name,
                 }
                 for name in names[:clients]
             ]  # fmt: skip

@@ -17,7 +17,7 @@ from pathlib import Path
 from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.table import every_key, overview
+from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, Settings, keys, load
 
 __all__ = ["main"]
@@ -48,10 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return Exit.OK
     except Exception as error:  # the last resort: every failure ends with a message
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _drop_output()
-            say("the output could not be written: the disk is full — free some space, or write it elsewhere")
-            return Exit.ERROR
         return _report(error)
 
 
@@ -63,29 +61,34 @@ def _drop_output() -> None:
 
 def _run(argv: list[str]) -> int:
     command = commands.COMMANDS.get(argv[0] if argv else "", commands.DEFAULT)
-    face = command.load()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
-    table = overview() if brief else every_key()
+    table = every_key(brief=brief)
     epilog = "" if command.name else f"{commands.listing()}\n\n{flags.exit_codes()}"
-    parser = flags.Parser(f"srbwriter {command.name}".rstrip(), face.description, epilog)
+    parser = flags.Parser(f"srbwriter {command.name}".rstrip(), command.description, epilog)
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
-    parser.elsewhere = [flag for key in table for flag in key.flags]
-    face.configure(parser, table)
-    arguments = parser.read(flags.joined(argv[1:] if command.name else argv))
-    if not command.name and (story := getattr(arguments, "story", None)) in commands.COMMANDS:
+    command.configure(parser, table)
+    arguments, surplus = parser.parse_known_args(argv[1:] if command.name else argv)
+    story: str | None = None if command.name else getattr(arguments, "story", None)
+    if story in commands.COMMANDS:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
+    if surplus and surplus[0].startswith("-"):
+        parser.error(f"unknown flag {surplus[0]}")
+    if surplus and story is not None:
+        parser.error(f"no command is called {story}, and a title of several words needs quotes")
+    if surplus:
+        parser.error(f"{surplus[0]!r} is one word too many")
     chosen = flags.chosen(arguments, table)
     try:
-        settings = load(table, chosen, os.environ, arguments.config, arguments.problems)
+        settings = load(table, chosen, os.environ, arguments.config)
     except ConfigError as error:
-        if not command.examines or arguments.problems:
+        if not command.examines:
             raise
         settings = load(table, chosen, {}, Path(os.devnull))
         settings.warnings = (*error.problems, *settings.warnings)
     if command.examines:
-        return face.run(arguments, settings)
+        return command.run(arguments, settings)
     with _log(settings, arguments.remarks):
-        return face.run(arguments, settings)
+        return command.run(arguments, settings)
 
 
 @contextlib.contextmanager
@@ -126,8 +129,8 @@ def _code(error: Exception) -> Exit | None:
     from srbwriter.engine.types import EngineError, ModelError
     from srbwriter.formats import FormatError
     from srbwriter.models.files import ModelsError
-    from srbwriter.story import StoryError
-    from srbwriter.story.model import DraftError, Refused
+    from srbwriter.story import Refused, StoryError
+    from srbwriter.story.model import DraftError
 
     match error:
         case Failure():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import logging
 import os
 import sys
 
@@ -35,39 +34,19 @@ def run_app(arguments: argparse.Namespace, settings: Settings) -> int:
 
       srbwriter                                   open the terminal app with the bundled model
       srbwriter orchard                           open a story by its name or its file
+      srbwriter open orchard                      the same, also if a command is called so
       srbwriter -m novelist.gguf --n 6            six branches from a model of your own
       srbwriter --port 9090                       the app, and the same engine over HTTP beside it
       srbwriter --serve --port 9090               only serve over HTTP
       srbwriter write "Once upon a time," -n 4    write four branches to standard output
     """
-    if not arguments.serve:
-        return _open(arguments.story, settings)
-    if arguments.story is not None:
-        raise Failure(f"--serve takes no story, but {arguments.story} was given", Exit.USAGE)
-    return serve.run(settings)
-
-
-def open_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
-    parser.add_argument("story", metavar="STORY", help="title, name or file; a file that is missing is made")
-    add_keys(parser, table, SECTIONS)
-
-
-def run_open(arguments: argparse.Namespace, settings: Settings) -> int:
-    """
-    Open the terminal app on a story of the library, or on a file.
-
-      srbwriter open orchard
-      srbwriter open "The Orchard" -m novelist
-      srbwriter open drafts/orchard.srbw --n 6
-    """
-    return _open(arguments.story, settings)
-
-
-def _open(story: str | None, settings: Settings) -> int:
-    """Open the terminal app, with a server beside it if a server flag was given."""
+    if arguments.serve:
+        if arguments.story is not None:
+            raise Failure(f"--serve takes no story, but {arguments.story} was given", Exit.USAGE)
+        return serve.run(settings)
     from srbwriter.cli.stories import story_to_open
 
-    path = None if story is None else story_to_open(story)
+    path = None if arguments.story is None else story_to_open(arguments.story)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui
@@ -83,8 +62,13 @@ def _open(story: str | None, settings: Settings) -> int:
     return code
 
 
+open_arguments, run_open = app_arguments, run_app  # for a story that is called like a command
+
+
 def _end_now(code: int) -> None:
     """End the process after what its other exit handlers would do for the files that are still open."""
+    import logging  # which --help need not wait for
+
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

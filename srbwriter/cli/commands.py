@@ -3,69 +3,63 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from importlib import import_module
-from inspect import cleandoc
-from typing import NamedTuple
+from textwrap import dedent
+from typing import Any, NamedTuple
 
 from srbwriter.config import Settings, Table
 
 
-class Face(NamedTuple):
-    """What a command is made of."""
+class ShellCommand(NamedTuple):
+    """A command: its name, a one-line summary, and the module where it is.
 
-    description: str
-    configure: Callable[[argparse.ArgumentParser, Table], None]
-    """Adds the command's own arguments, and the sections of settings that it accepts."""
-    run: Callable[[argparse.Namespace, Settings], int]
-    """Runs the command and returns an exit code."""
-
-
-class Command(NamedTuple):
-    """A command: its name, a one-line summary, and where it is: ``module:name``.
-
-    In that module ``run_name`` runs it, and has its description; ``name_arguments`` adds its arguments. A
+    There ``run_NAME`` runs it and has its description, and ``NAME_arguments`` adds its arguments. A
     command with ``examines`` writes nothing, not even a log. It runs even if the settings are invalid, and
     gets the problems as warnings.
     """
 
     name: str
     summary: str
-    place: str
+    module: str
     examines: bool = False
 
-    def load(self) -> Face:
-        place, _, name = self.place.partition(":")
-        module = import_module(f"srbwriter.cli.{place}")
-        run = getattr(module, f"run_{name}")
-        return Face(cleandoc(run.__doc__ or ""), getattr(module, f"{name}_arguments"), run)
+    def _function(self, form: str) -> Any:
+        return getattr(import_module(f"srbwriter.cli.{self.module}"), form.format(self.name or "app"))
+
+    @property
+    def description(self) -> str:
+        return dedent(self._function("run_{}").__doc__ or "").strip()
+
+    def configure(self, parser: argparse.ArgumentParser, table: Table) -> None:
+        """Add the command's own arguments, and the sections of settings that it accepts."""
+        self._function("{}_arguments")(parser, table)
+
+    def run(self, arguments: argparse.Namespace, settings: Settings) -> int:
+        """Run the command and return its exit code."""
+        return self._function("run_{}")(arguments, settings)
 
 
 COMMANDS = {
     command.name: command
     for command in (
-        Command("write", "write branches of a prompt to standard output", "write:write"),
-        Command("new", "create a story in the library", "stories:new"),
-        Command("open", "open the terminal app on a story", "app:open"),
-        Command("list", "list the stories of the library", "stories:list"),
-        Command("info", "describe a story", "stories:info"),
-        Command("rename", "change the title of a story", "stories:rename"),
-        Command("export", "write a story as a book, text or JSON", "stories:export"),
-        Command("import", "create a story from a file of another program", "stories:import"),
-        Command("check", "check the files of stories for damage", "stories:check"),
-        Command("backup", "list, make and restore copies of a story", "copies:backup"),
-        Command("delete", "take a story out of the library; it can be restored", "copies:delete"),
-        Command("models", "list the models of this machine, choose one, get others", "models:models"),
-        Command(
-            "doctor", "find problems of this installation, and the commands that fix them", "doctor:doctor",
-            examines=True,
-        ),
-        Command("completion", "make bash, zsh or fish complete commands and flags", "help:completion"),
-        Command("help", "explain the program, or a command", "help:help"),
+        ShellCommand("write", "write branches of a prompt to standard output", "write"),
+        ShellCommand("new", "create a story in the library", "stories"),
+        ShellCommand("open", "open the terminal app on a story", "app"),
+        ShellCommand("list", "list the stories of the library", "stories"),
+        ShellCommand("info", "describe a story, and set title and author", "stories"),
+        ShellCommand("export", "write a story as a book, text or JSON", "transfers"),
+        ShellCommand("import", "create a story from a file of another program", "transfers"),
+        ShellCommand("check", "check the files of stories for damage", "stories"),
+        ShellCommand("backup", "list, make and restore copies of a story", "copies"),
+        ShellCommand("delete", "take a story out of the library; it can be restored", "copies"),
+        ShellCommand("models", "list the models of this machine, choose one, get others", "models"),
+        ShellCommand("settings", "list all settings: default, meaning, flag and variable", "settings", True),
+        ShellCommand("doctor", "find problems of this installation, and what fixes them", "doctor", True),
+        ShellCommand("completion", "make bash, zsh or fish complete commands and names", "completion", True),
     )
-}  # fmt: skip
+}
 
-DEFAULT = Command("", "open the terminal app, or serve", "app:app")
+DEFAULT = ShellCommand("", "open the terminal app, or serve", "app")
 """The command that runs when none is named."""
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.config import ConfigError, Key, Settings, keys
-from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
+from srbwriter.cli.exits import say
+from srbwriter.config import Key, Settings, keys
+from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, Kind, one_of
 
 if TYPE_CHECKING:
     from srbwriter.engine.loader import EngineLoader
@@ -20,103 +19,44 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_END = 5.0
 
-# fmt: off
-HOST = Key[tuple[str, ...]](
-    "server.host", TEXTS, ("127.0.0.1",),
-    "address to listen on, or a socket file NAME.sock; several with commas, or given several times",
-    ("--host",),
-)
-PORT = Key(
-    "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535,
-)
-WS_PORT = Key[int | None](
-    "server.ws_port", INTEGER, None,
-    "one more port, for clients that expect WebSockets on a port of their own, such as 5005", ("--ws-port",),
-    minimum=0, maximum=65535,
-)
-UNIX_SOCKET = Key[Path | None](
-    "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",),
-)
-TCP = Key[tuple[str, ...]](
-    "server.tcp", TEXTS, (),
-    "take lines of text there, without HTTP: [HOST:]PORT; may be given several times",
-    ("--tcp",),
-)
-PRELOAD = Key[Path | None](
-    "server.preload", PATH, None,
-    "file with a text that conversations in lines begin with; it is evaluated before any can begin",
-    ("--preload",),
-)
-ALIAS = Key[str | None](
-    "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a"),
-)
-TAGS = Key[str | None](
-    "server.tags", TEXT, None, "words for the model's card, with commas between them", ("--tags",),
-)
-API_KEYS = Key[tuple[str, ...]](
-    "server.api_keys", TEXTS, (),
-    "key that clients must send, perhaps with a name after it; may be given several times", ("--api-key",),
-)
-ADMIN_KEYS = Key[tuple[str, ...]](
-    "server.admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", ("--admin-key",),
-)
-API_KEY_FILE = Key[Path | None](
-    "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
-    ("--api-key-file",),
-)
-SHARE_CACHE = Key(
-    "server.share_cache", SWITCH, False,
-    "let all keys find in the cache what any of them had evaluated; else each finds its own",
-    ("--share-cache",),
-)
-INSECURE = Key("server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",))
-CORS_ORIGINS = Key[tuple[str, ...]](
-    "server.cors_origins", TEXTS, (),
-    "web origin that may read answers beside this machine's own; * is any; may be given several times",
-    ("--cors-origins",),
-)
-METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
-SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
-SYSTEM_PROMPT_FILE = Key[Path | None](
-    "server.system_prompt_file", PATH, None,
-    "file with a text that precedes every prompt",
-    ("--system-prompt-file", "-spf"),
-)
-CHAT_TEMPLATE = Key[str | None](
-    "server.chat_template", TEXT, None,
-    "chat template (Jinja, or chatml) instead of the model's own", ("--chat-template",),
-)
-CHAT_TEMPLATE_FILE = Key[Path | None](
-    "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",),
-)
-STATIC_PATH = Key[Path | None](
-    "server.static_path", PATH, None, "folder of files to serve instead of the page", ("--path",),
-)
-PAGE = Key("server.page", SWITCH, True, "serve a page to write in", ("--page",))
-SSL_KEY_FILE = Key[Path | None](
-    "server.ssl_key_file", PATH, None, "private key for HTTPS", ("--ssl-key-file",),
-)
-SSL_CERT_FILE = Key[Path | None](
-    "server.ssl_cert_file", PATH, None, "certificate for HTTPS", ("--ssl-cert-file",),
-)
-LOG_FORMAT = Key(
-    "server.log_format", one_of("text", "json"), "text",
-    "lines about requests in the log as text or as JSON objects", ("--log-format",),
-)
-ACCESS_LOG = Key("server.access_log", SWITCH, True, "log requests", ("--access-log",))
-TIMEOUT = Key(
-    "server.timeout", NUMBER, 600.0, "seconds a connection may be silent", ("--timeout", "-to"), minimum=1,
-    maximum=86400,
-)
-# fmt: on
 
-OPTIONS: tuple[Key[Any], ...] = tuple(
-    cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)
-)
-"""Every row above, in order. Names are those of the fields of ServerSettings."""
+def _row(name: str, kind: Kind[Any], default: Any, words: str, *flags: str, **bounds: Any) -> Key[Any]:
+    """Return a key of the section; its flag has its name unless ``flags`` begin with another long one."""
+    own = () if flags and flags[0].startswith("--") else (f"--{name.replace('_', '-')}",)
+    return Key(f"server.{name}", kind, default, words, (*own, *flags), **bounds)
 
-_READ_HERE = (API_KEY_FILE, CHAT_TEMPLATE_FILE, UNIX_SOCKET)
-"""Keys that are no fields of ServerSettings."""
+
+OPTIONS: tuple[Key[Any], ...] = (
+    _row(
+        "host", TEXTS, ("127.0.0.1",),
+        "address to listen on, or a socket file NAME.sock; several with commas, or given several times",
+    ),
+    _row("port", INTEGER, 9090, "port to listen on; 0 takes any", minimum=0, maximum=65535),
+    _row("ws_port", INTEGER, None, "one more port, for WebSockets on 5005", minimum=0, maximum=65535),
+    _row("tcp", TEXTS, (), "take lines of text there: [HOST:]PORT; may be given several times"),
+    _row("preload", PATH, None, "file with a text that conversations in lines begin with"),
+    _row("alias", TEXT, None, "name the model goes by; more of them after commas", "-a"),
+    _row("tags", TEXT, None, "words for the model's card, with commas between them"),
+    _row("api_keys", TEXTS, (), "KEY [NAME] that clients send; may be given several times", "--api-key"),
+    _row("admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", "--admin-key"),
+    _row("api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]"),
+    _row("share_cache", SWITCH, False, "let all keys share what is cached; else each finds its own"),
+    _row("insecure", SWITCH, False, "serve other machines without a key"),
+    _row("cors_origins", TEXTS, (), "web origin that may read answers; * is any; may be given several times"),
+    _row("metrics", SWITCH, False, "answer GET /metrics"),
+    _row("slots", SWITCH, True, "answer GET /slots"),
+    _row("system_prompt_file", PATH, None, "file with a text that precedes every prompt", "-spf"),
+    _row("chat_template", TEXT, None, "chat template (Jinja, or chatml) instead of the model's own"),
+    _row("chat_template_file", PATH, None, "file with such a template"),
+    _row("static_path", PATH, None, "folder of files to serve instead of the page", "--path"),
+    _row("page", SWITCH, True, "serve a page to write in"),
+    _row("ssl_key_file", PATH, None, "private key for HTTPS"),
+    _row("ssl_cert_file", PATH, None, "certificate for HTTPS"),
+    _row("log_format", one_of("text", "json"), "text", "how lines about requests are written in the log"),
+    _row("access_log", SWITCH, True, "log requests"),
+    _row("timeout", NUMBER, 600.0, "seconds a connection may be silent", "-to", minimum=1, maximum=86400),
+)  # fmt: skip
+"""Settings of the server. Names are those of the fields of ServerSettings."""
 
 
 def run(settings: Settings) -> int:
@@ -129,9 +69,8 @@ def run(settings: Settings) -> int:
     from srbwriter.engine.types import Cancelled
 
     elsewhere = launch.elsewhere(settings)
-    with _failures():
-        options = server_settings(settings)
-        server.check_settings(options)
+    options = server_settings(settings)
+    server.check_settings(options)
     fetch_named_model(settings)
     launch.check_models(settings)
     loader = launch.loader(settings, notify=say)
@@ -151,28 +90,8 @@ def run(settings: Settings) -> int:
         say(f"listening on {url}")
         Thread(target=announce, name="srbwriter-announce", daemon=True).start()
 
-    try:
-        with _failures():
-            return server.run(loader, options, listening, needs_model=not elsewhere)
-    except Exception as error:
-        if error is loader.error:
-            raise Failure(str(error), Exit.MODEL) from error
-        raise
-    finally:
-        loader.close()
-
-
-@contextlib.contextmanager
-def _failures() -> Generator[None]:
-    """Convert errors of a server that cannot start into Failure or ConfigError, which have exit codes."""
-    from srbwriter.server.settings import AddressError, ServerError
-
-    try:
-        yield
-    except AddressError as error:
-        raise Failure(str(error)) from error
-    except ServerError as error:
-        raise ConfigError(*error.problems) from error
+    with contextlib.closing(loader):
+        return server.run(loader, options, listening, needs_model=not elsewhere)
 
 
 def server_settings(settings: Settings) -> ServerSettings:
@@ -183,27 +102,20 @@ def server_settings(settings: Settings) -> ServerSettings:
     from srbwriter.server.settings import ServerSettings, read_keys, read_text
 
     settings = launch.suit_model(settings)
-    fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _READ_HERE}
-    options = ServerSettings(
-        **fields,
-        n=launch.branches(settings),
-        max_n=settings[keys.MAX_N],
-        sampling=launch.sampling(settings),
-        line_stop=launch.stop(settings),
-    )
-    if (file := settings[UNIX_SOCKET]) is not None:
-        options = replace(options, host=(str(file),))
-    if (seed := settings[keys.SEED]) is not None:
-        options = replace(options, sampling=replace(options.sampling, seed=seed))
+    fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS}
+    if (keys_file := fields.pop("api_key_file")) is not None:
+        fields["api_keys"] = (*fields["api_keys"], *read_keys(keys_file))
+    if (template := fields.pop("chat_template_file")) is not None:
+        fields["chat_template"] = read_text(template, "the chat template")
+    n, sampling = launch.branches(settings), launch.sampling(settings)
     if settings.source(keys.N) != "default":
-        options = replace(options, line_n=options.n)
+        fields["line_n"] = n
     if settings.source(keys.MAX_TOKENS) != "default":
-        options = replace(options, n_predict=settings[keys.MAX_TOKENS])
-    if (file := settings[API_KEY_FILE]) is not None:
-        options = replace(options, api_keys=(*options.api_keys, *read_keys(file)))
-    if (file := settings[CHAT_TEMPLATE_FILE]) is not None:
-        options = replace(options, chat_template=read_text(file, "the chat template"))
-    return options
+        fields["n_predict"] = settings[keys.MAX_TOKENS]
+    if (seed := settings[keys.SEED]) is not None:
+        sampling = replace(sampling, seed=seed)
+    line_stop = launch.stop(settings)
+    return ServerSettings(**fields, n=n, max_n=settings[keys.MAX_N], sampling=sampling, line_stop=line_stop)
 
 
 # ---- beside the terminal app, on one engine with it
@@ -212,20 +124,16 @@ def server_settings(settings: Settings) -> ServerSettings:
 def server_beside(settings: Settings) -> Beside:
     """Return a context manager that runs a server on a session's engine and yields its address.
 
-    Raises ConfigError for settings that are invalid, or unsupported by a remote engine. Entering it raises
-    Failure if the address cannot be bound.
+    Raises ServerError for settings that are invalid; entering it, if the address cannot be listened on.
     """
     from srbwriter import server
 
-    with _failures():
-        options = server_settings(settings)
-        server.check_settings(options)
+    options = server_settings(settings)
+    server.check_settings(options)
 
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:
-        with _failures():
-            loader = cast("EngineLoader", SessionLoader(session))
-            handle = server.start_in_thread(loader, options)
+        handle = server.start_in_thread(cast("EngineLoader", SessionLoader(session)), options)
         try:
             yield handle.url
         finally:

@@ -6,16 +6,12 @@ from srbwriter.cli import serve
 from srbwriter.config import Table, keys
 from srbwriter.tui.options import OPTIONS, own_keys
 
-_LATE = {"keys": own_keys}
 
+def every_key(*, brief: bool = False) -> Table:
+    """Return every key; ``brief``: without the engine's parameters, which take longest to import."""
+    rows = [*keys.KEYS, *OPTIONS, *serve.OPTIONS]
+    if not brief:
+        from srbwriter import launch
 
-def every_key() -> Table:
-    """Return every key of the program."""
-    from srbwriter import launch
-
-    return Table((*keys.KEYS, *launch.request_keys(), *OPTIONS, *serve.OPTIONS), _LATE)
-
-
-def overview() -> Table:
-    """Return all keys but the engine's parameters, which take longer to import than all others together."""
-    return Table((*keys.KEYS, *OPTIONS, *serve.OPTIONS), _LATE)
+        rows += launch.request_keys()
+    return Table(rows, {"keys": own_keys})

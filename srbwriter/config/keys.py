@@ -183,7 +183,7 @@ MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapp
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
 NUMA = Key[Numa | None](
     "model.numa", one_of(*get_args(Numa)), None,
-    "placement on machines with several memory nodes; the flag alone is distribute", ("--numa",),
+    "placement on machines with several memory nodes", ("--numa",),
 )
 FLASH_ATTN = Key[FlashAttention](
     "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa"),
@@ -283,8 +283,10 @@ RETIRED: tuple[Retired, ...] = (
     Retired("interface.spelling", "words are not looked up in a list"),
     Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
     Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
+    Retired("model.control_vectors_scaled", _NO_VECTORS, ("--control-vector-scaled",), 2),
     Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
     Retired("sampling.infill", "it is for code"),
+    Retired("sampling.loop_guard", "DRY keeps a text from repeating itself", ("--loop-guard",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
     Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
     Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),

@@ -17,7 +17,6 @@ from .model import Model
 from .sampling import SamplerTemplate
 from .seeds import derive_seed
 from .siblings import Siblings
-from .tree import Namespace
 from .types import Done, Event, PromptProgress, Request, Sampling, Stop
 
 if TYPE_CHECKING:
@@ -44,10 +43,10 @@ class ActiveRequest:
     """
 
     def __init__(
-        self, generation: Generation, ids: list[int], pending_prefix: bytes, namespace: Namespace,
+        self, generation: Generation, ids: list[int], pending_prefix: bytes, salt: str,
         model: Model,
     ) -> None:  # fmt: skip
-        self.generation, self.model, self.namespace = generation, model, namespace
+        self.generation, self.model, self.salt = generation, model, salt
         self.asked: Request = generation.request
         self.ids = ids
         self.pending_prefix = pending_prefix
@@ -159,7 +158,7 @@ class ActiveRequest:
         Raises InvalidRequest for settings that cannot be built.
         """
         # branches that differ only in these share a template
-        sampling = replace(active.sampling, seed=None, banned_phrases=(), loop_guard=0)
+        sampling = replace(active.sampling, seed=None, banned_phrases=())
         template = self._templates.get((sampling, active.ignore_eog))
         if template is None:
             if len(self._templates) >= _TEMPLATES:

@@ -22,7 +22,6 @@ else:
 
 WITHOUT_CACHE: Mapping[Feature, str] = {
     "embeddings": "the engine behind this server computes no embeddings",
-    "pins": "this engine does not keep the cache, so nothing can be pinned in it",
     "session_files": "this engine keeps no sessions in files",
 }
 """What :class:`WithoutCache` cannot do, and why."""
@@ -42,5 +41,4 @@ class WithoutCache:
 
     adapters: tuple[tuple[str, float], ...] = ()
     embedder: Any = property(_lacking("embeddings"))
-    pin = unpin = _lacking("pins")
     save_session = load_session = _lacking("session_files")

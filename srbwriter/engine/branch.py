@@ -20,16 +20,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from .generation import Branch, Buffer
-from .retreat import Retreat
-from .rules import (
-    LOOP_REACH,
-    Ending,
-    StopRules,
-    compile_phrases,
-    count_characters,
-    find_loop,
-    letters_of,
-)
+from .rules import Ending, StopRules, compile_phrases
 from .text import Pieces
 from .tree import Demand
 from .types import (
@@ -60,7 +51,8 @@ _TO_RUN = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITIN
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
 
-UNWATCHED = (), 0  # no banned phrases, and no loops
+TRIES = 32
+"""Attempts to go on without a phrase from one place; after these it may stay."""
 
 
 class ChainState(IntEnum):
@@ -98,12 +90,13 @@ class ActiveBranch(Demand):
         heal: the end of typed text, which the next tokens must spell.
         alone: whether llama.cpp can sample it in a single call.
         fast: whether nothing else is to be done for a token.
-        watched: the settings by which phrases and loops are looked for.
+        banned: the phrases that are looked for.
         siblings: the draw that it shares with its siblings; None once it has parted from them.
+        begun: the tokens up to the last one that was drawn together with siblings.
     """
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
-        super().__init__(request.asked.priority, request.namespace)
+        super().__init__(request.asked.priority, request.salt)
         self.request, self.branch, self.pieces = request, branch, pieces
         self.prompting = False
         self.since = self.tokens_at_start = 0
@@ -113,22 +106,22 @@ class ActiveBranch(Demand):
         self.constrained = False
         self.heal: Constraint | None = None
         self.alone = self.fast = False
-        self.watched = UNWATCHED
+        self.banned: tuple[str, ...] = ()
         self.siblings: Siblings | None = request.siblings
+        self.begun: list[int] = []
         self.base: Sequence[int] = request.ids
         self.reported = 0
         self.sampling: Sampling = branch.sampling
         self.barred: dict[int, set[int]] = {}
         self.rows: dict[int, NDArray[np.float32]] = {}
-        self.retreat = Retreat()
+        self._farthest, self._tries = -1, 0  # where a phrase began, and attempts since that was reached
         self._decoder = _utf8("replace")
         self._broken = False  # whether a character is still to be completed
-        self._bans, self._loop_times, self._reach = compile_phrases(()), 0, 1
-        self._before = ""  # the end of the prompt, as far as a phrase or a loop may begin in it
+        self._bans, self._reach = compile_phrases(()), 1
+        self._before = ""  # the end of the prompt, as far as a phrase may begin in it
         self.decoded = self.shown = self.floor = 0
         self._recent, self._seen = "", 0  # the text as the rules see it: its end, and where that is
-        self._letters = ""  # of that, by which loops are found
-        self._ban_from = self._ban_floor = 0  # where phrases and loops may begin, and where none ends
+        self._ban_from = self._ban_floor = 0  # where phrases may begin, and where none ends
         self._plain = False  # whether tokens are published at once, as nothing looks at them
         self.set_stop(branch.stop_rule)
 
@@ -254,41 +247,24 @@ class ActiveBranch(Demand):
         self._recent = (self._recent + new)[-(self._reach + self._seen - self.shown) :]
         recent, at = self._recent, self._seen - len(self._recent)
 
-        # Phrases and loops, from which the branch goes back; what they may yet begin in is `loose`.
-        loose, found = self._seen, None
+        # Phrases, from which the branch goes back; what they may yet begin in is `loose`.
+        loose = self._seen
         if self._bans is not None:
             begun = self.shown if self.shown > self._ban_floor else self._ban_floor - self._bans.reach
             match = self._bans.find(recent, max(begun, self._ban_from) - at, self._ban_floor - at)
             if match is not None:
                 loose = at + match.start()
-            if match is not None and not match.partial:
-                found = loose, self._bans.name(match[0]), True
             first = self.tokens_within(loose)
+            self.rows = {place: logits for place, logits in self.rows.items() if place >= first}
             if first < len(buffer.ids):
-                self.rows = {place: logits for place, logits in self.rows.items() if place >= first}
                 self.rows[len(buffer.ids) - 1] = row().copy()
-            else:
-                self.rows.clear()
-        if self._loop_times and found is None:
-            letters = letters_of(new)
-            self._letters += letters[letters[:1] == " " == self._letters[-1:] :]
-            self._letters = self._letters[-LOOP_REACH:]
-            loop = find_loop(self._letters)
-            before = find_loop(self._letters[: -loop.open])  # it may go on otherwise after going back
-            if loop.stands(self._loop_times):
-                start = max(self._seen - count_characters(recent, loop.matched), 0)
-                found = start, self._letters[-loop.period :], False
-            held = loop.open + (before.open if before.period else 0)
-            loose = min(loose, self._seen - count_characters(recent, held))
-        if found is not None:
-            start, phrase, nearest = found
-            first = self.tokens_within(max(start, 0))
-            place = self.retreat.choose_place(self, start, first, nearest)
-            if place is not None:
-                return Back(place, phrase)
-            self.request.events.append(PhraseBanned(branch.index, phrase, 0))  # it stays
-            self._ban_from = self._ban_floor = loose = self._seen
-            self._letters = ""
+            if match is not None and not match.partial:
+                phrase = self._bans.name(match[0])
+                place = self.choose_place(loose, self.tokens_within(max(loose, 0)))
+                if place is not None:
+                    return Back(place, phrase)
+                self.request.events.append(PhraseBanned(branch.index, phrase, 0))  # it stays
+                self._ban_from = self._ban_floor = loose = self._seen
 
         # Stop rules: of several that match, the one that keeps least. Nothing is shown that may be cut off.
         hold = self._seen
@@ -302,10 +278,10 @@ class ActiveBranch(Demand):
         hold = shown + keep
         if ending is not None:
             kept = self.tokens_within(hold)
-            drawn = buffer.drawn
+            drawn = self.begun
             self._show(hold, kept)
             self.back_to(kept, hold)
-            self.buffer.drawn += [last for last in drawn if last.position == self.written]
+            self.begun = drawn[: kept + 1]
             return ending
 
         self._show(hold, taken_back)
@@ -350,6 +326,23 @@ class ActiveBranch(Demand):
 
     # ---- the way back
 
+    def choose_place(self, start: int, first: int) -> int | None:
+        """Count a phrase that begins at the character ``start``, or a dead end.
+
+        Returns the place of the token to choose again, which is ``first`` unless that cannot be changed. None
+        where there is none, or after :data:`TRIES` attempts from one place, for any list of phrases.
+        """
+        if start > self._farthest:
+            self._farthest, self._tries = start, 0
+        self._tries += 1
+        place = max(first, self.first_free)
+        return place if self._tries <= TRIES and place < self.written else None
+
+    def give_up(self) -> None:
+        """Let the next phrase stay: there is no other continuation."""
+        self._tries = TRIES
+        self.barred.clear()
+
     def back_to(self, tokens: int, chars: int | None = None, tell: bool = False) -> None:
         """Keep the first ``tokens`` tokens and ``chars`` characters, by default those that they spell.
 
@@ -378,12 +371,11 @@ class ActiveBranch(Demand):
             new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:tokens])
             new.ends, new.logprobs = buffer.ends[:tokens], buffer.logprobs[:tokens]
             new.typed = [(begin, min(end, chars)) for begin, end in buffer.typed if begin < chars]
-            new.drawn = buffer.drawn
             self.branch.buffer = new
         else:
             del buffer.ids[tokens:], buffer.ends[tokens:], buffer.logprobs[tokens:]
             new = buffer
-        new.drawn = [drawn for drawn in new.drawn if drawn.position < tokens]
+        self.begun = self.begun[:tokens]
         new.tail = text[max(end, 0) :]
         self.barred = {place: barred for place, barred in self.barred.items() if place <= tokens}
         self.rows = {place: row for place, row in self.rows.items() if place < tokens}
@@ -399,9 +391,10 @@ class ActiveBranch(Demand):
         """Forget the text; the reader sees a new revision."""
         branch = self.branch
         if self.request.siblings is not None:
-            self.request.siblings.discard(self.buffer)
+            self.request.siblings.discard(self)
         branch.buffer = Buffer(self.buffer.revision + 1)
         self.barred.clear()
+        self.begun = []
         self.restart_sampling()
         branch.started_at = branch.changed_at = 0.0
         branch.bans = branch.overlap = 0
@@ -424,7 +417,7 @@ class ActiveBranch(Demand):
         self.reported = len(self.buffer.ids)
         self.barred = {place: barred for place, barred in self.barred.items() if place == self.reported}
         self.rows.clear()
-        self.retreat.forget()
+        self._farthest = -1
         self._look_again()
 
     def _look_again(self, held: str = "") -> None:
@@ -432,10 +425,9 @@ class ActiveBranch(Demand):
         text = self.branch.text
         self.shown, self._seen = len(text), len(text) + len(held)
         self._recent = (self._before + text + held)[-(self._reach + len(held)) :]
-        self._letters = letters_of(self._recent) if self._loop_times else ""
         begun = self.request.pending_text if self.branch.overlap else ""
         self._rules = StopRules(self.branch.stop_rule, text + held, self.floor, begun)
-        self._ruled = bool(self._rules.watch or self._bans or self._loop_times)
+        self._ruled = bool(self._rules.watch or self._bans)
         self._plain = not self._ruled and self._seen == self.shown <= self.decoded
 
     def spell_prompt_again(self) -> None:
@@ -473,21 +465,21 @@ class ActiveBranch(Demand):
         self._look_again(self._held)
 
     def watch(self, prompt_end: Callable[[int], str]) -> None:
-        """Look for the phrases and loops that its sampling names from here on, if they are others.
+        """Look for the phrases that its sampling bans from here on, if they are others.
 
         ``prompt_end`` gives the last characters before the branch, at least so many.
         """
-        sampling, held = self.sampling, self._held
-        if self.watched == (sampling.banned_phrases, sampling.loop_guard):
+        held = self._held
+        if self.banned == self.sampling.banned_phrases:
             return
-        self.watched = sampling.banned_phrases, sampling.loop_guard
-        self._bans, self._loop_times = compile_phrases(sampling.banned_phrases), sampling.loop_guard
-        self._reach = max(self._bans.reach if self._bans else 1, LOOP_REACH if self._loop_times else 1)
+        self.banned = self.sampling.banned_phrases
+        self._bans = compile_phrases(self.banned)
+        self._reach = self._bans.reach if self._bans else 1
         self._before = prompt_end(self._reach) if self._reach > 1 else ""
         self._ban_floor = len(self.branch.text) + len(held)
         self._ban_from = self._ban_floor - self._reach
         self.rows.clear()
-        self.retreat.forget()
+        self._farthest = -1
         self._look_again(held)
 
     @property
@@ -544,12 +536,12 @@ class ActiveBranch(Demand):
         """Add text that a person typed.
 
         The tokens spell ``unspelt`` characters before it, too; its end they need not spell. ``ends`` are
-        characters after each of them. Text that follows a tail becomes a part of that.
+        characters after each of them.
         """
         buffer, begin = self.buffer, len(self.branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
-        buffer.tail += text if buffer.tail else ""
+        buffer.tail = ""
         self._add_spelling(ids, [begin + max(end - unspelt, 0) for end in ends], text)
 
     def settle_tail(self, ids: Sequence[int]) -> None:

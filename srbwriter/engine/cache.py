@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from .disk import StoryFiles
 from .native.context import Context
-from .tree import SHARED, Demand, Namespace, Node, State, TokenTree
+from .tree import PRIVATE, Demand, Node, State, TokenTree
 from .types import Priority
 
 BLOCK = 128
@@ -70,16 +70,13 @@ class ForkedCells:
         for holders, _ in self._runs[seq]:
             holders.add(seq)
 
-    def grow(self, seqs: Sequence[int], cells: int) -> None:
-        """Count ``cells`` more that were evaluated once for all of ``seqs``."""
+    def grow(self, seq: int, cells: int) -> None:
+        """Count ``cells`` more of ``seq`` alone."""
         self.used += cells
-        run = set(seqs), cells
-        if (last := self._runs[seqs[0]][-1:]) and last[0][0] == run[0]:
-            run = run[0], cells + last[0][1]
-            for seq in seqs:
-                self._runs[seq].pop()
-        for seq in seqs:
-            self._runs[seq].append(run)
+        runs = self._runs[seq]
+        if runs and runs[-1][0] == {seq}:
+            cells += runs.pop()[1]
+        runs.append(({seq}, cells))
 
     def drop(self, seq: int) -> None:
         """Forget ``seq``, and the cells that no other sequence holds."""
@@ -111,14 +108,13 @@ class Cache:
     def __init__(
         self, native: Context, *, logits_rows: int, on_device: bool = False, host_bytes: int = 0,
         files: StoryFiles | None = None,
-        visible_paths: Callable[[], Iterable[tuple[Sequence[int], Namespace]]] = tuple,
+        visible_paths: Callable[[], Iterable[tuple[Sequence[int], str]]] = tuple,
     ) -> None:  # fmt: skip
         self.native, self.on_device, self.budget, self.files = native, on_device, host_bytes, files
         self.visible_paths = visible_paths
         self.can_rewind = native.cuttable
         self.tree = TokenTree(logits_rows, whole=not native.cuttable)
         self.idle: set[int] = set()
-        self.pins: dict[str, tuple[Sequence[int], Namespace]] = {}
         self.on_clear: Callable[[], None] = lambda: None
         self.saved_tokens = self.restored_tokens = self.damaged = 0
         self._forked = ForkedCells()  # of a memory of whole states
@@ -144,35 +140,35 @@ class Cache:
         count = self._forked.count_idle if self.tree.whole else self.tree.count_idle_cells
         return self.used_cells - count(self.idle)
 
-    def copies(self, namespace: Namespace) -> bool:
-        """Whether text of a namespace is kept outside the cells; text that only one request sees is not."""
-        return self.budget > 0 and namespace.root == SHARED.root
+    def copies(self, salt: str) -> bool:
+        """Whether text of a salt is kept outside the cells; text that only one request sees is not."""
+        return self.budget > 0 and not salt.startswith(PRIVATE)
 
-    def returns(self, namespace: Namespace) -> bool:
-        """Whether text of a namespace may leave the cells at any time, and comes back without being read."""
+    def returns(self, salt: str) -> bool:
+        """Whether text of a salt may leave the cells at any time, and comes back without being read."""
         most = self.native.sequences if self.tree.whole else self.native.cells
-        return self.copies(namespace) and not self.on_device and self._unit_bytes * most <= self.budget
+        return self.copies(salt) and not self.on_device and self._unit_bytes * most <= self.budget
 
     # ---- sequences for demands
 
-    def count_held(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
+    def count_held(self, ids: Sequence[int], salt: str = "") -> int:
         """Return how many of ``ids`` can be resumed without evaluating them."""
         if self.tree.whole:
-            return self.tree.resumable(ids, namespace, len(ids)).end
-        return self.tree.match(ids, namespace)[1]
+            return self.tree.resumable(ids, salt, len(ids)).end
+        return self.tree.match(ids, salt)[1]
 
-    def count_missing_cells(self, path: Sequence[int], namespace: Namespace, most: int) -> int:
+    def count_missing_cells(self, path: Sequence[int], salt: str, most: int) -> int:
         """Return how many more cells a path takes, if ``most`` of its tokens may be held."""
-        return len(path) - self._resume(path, namespace, most)[0].end
+        return len(path) - self._resume(path, salt, most)[0].end
 
-    def _resume(self, path: Sequence[int], namespace: Namespace, most: int) -> tuple[Node, list[Node]]:
+    def _resume(self, path: Sequence[int], salt: str, most: int) -> tuple[Node, list[Node]]:
         """Return where a sequence for a path begins in cells, and the stored nodes to restore below it.
 
         Both end at position ``most`` at the latest. The last stored node comes first.
         """
-        node, stored = self.tree.resumable(path, namespace, most), list[Node]()
+        node, stored = self.tree.resumable(path, salt, most), list[Node]()
         if self.tree.whole and node.parent is not None and not self.tree.holders(node):
-            return self.tree.root(namespace), [node]
+            return self.tree.root(salt), [node]
         while node.parent is not None and not node.seqs:
             stored.append(node)
             node = node.parent
@@ -185,7 +181,7 @@ class Cache:
         had. Raises NativeError when llama.cpp refuses.
         """
         background = demand.urgency is Priority.BACKGROUND
-        node, stored = self._resume(path, demand.namespace, most)
+        node, stored = self._resume(path, demand.salt, most)
         holders = self.tree.holders(node)
         idle = next((seq for seq in holders if seq in self.idle and self.tree.tip[seq] is node), None)
         # a whole state stays for others, and what was used stays apart from background work
@@ -195,7 +191,7 @@ class Cache:
         if seq is None and not self._free:
             kept = set(holders[:1]) if self.idle.issuperset(holders) else set[int]()  # or the node would go
             if self._free_sequence(kept, background):
-                node, stored = self._resume(path, demand.namespace, most)  # the tree may have changed
+                node, stored = self._resume(path, demand.salt, most)  # the tree may have changed
             elif idle is None or background:
                 return False
             else:
@@ -257,7 +253,7 @@ class Cache:
             self.tree.drop_state(node)
             return False
         self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
-        self._forked.grow((seq,), node.end - self.tree.tip[seq].end)
+        self._forked.grow(seq, node.end - self.tree.tip[seq].end)
         self.tree.attach_sequence(seq, node)
         self._peak = max(self._peak, self.used_cells)
         return True
@@ -270,7 +266,7 @@ class Cache:
         tip, path = self.tree.tip[demand.seq], demand.path
         if tip.end + 1 >= len(path) or path[tip.end] not in tip.children:
             return True
-        if self.tree.resumable(path, demand.namespace, len(path) - 1).end <= self.tree.tip[demand.seq].end:
+        if self.tree.resumable(path, demand.salt, len(path) - 1).end <= self.tree.tip[demand.seq].end:
             return True
         self.release(demand)
         return self.allocate(demand, path, len(path) - 1)
@@ -283,15 +279,14 @@ class Cache:
 
     # ---- what was evaluated
 
-    def advance(self, seqs: Sequence[int], tokens: Sequence[int], written: bool = False) -> None:
-        """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are freed if possible."""
+    def advance(self, seq: int, tokens: Sequence[int], written: bool = False) -> None:
+        """Record that ``tokens`` were decoded for ``seq``. Cells evaluated twice are freed if possible."""
         if self.tree.whole:
-            self._forked.grow(seqs, len(tokens))
-        if not (written and len(seqs) == 1 and self.tree.append(seqs[0], tokens[0])):
-            for source, start, end in self.tree.advance(seqs, tokens, written):
-                for seq in () if self.tree.whole else seqs:
-                    self.native.remove(seq, start, end)
-                    self.native.copy(source, seq, start, end)
+            self._forked.grow(seq, len(tokens))
+        for source, start, end in self.tree.advance(seq, tokens, written):
+            if not self.tree.whole:
+                self.native.remove(seq, start, end)
+                self.native.copy(source, seq, start, end)
         self._peak = max(self._peak, self.tree.cells)
 
     def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
@@ -326,9 +321,9 @@ class Cache:
         if used:
             self.tree.mark_used(node)
 
-    def forget_tail(self, ids: Sequence[int], start: int, namespace: Namespace = SHARED) -> None:
+    def forget_tail(self, ids: Sequence[int], start: int, salt: str = "") -> None:
         """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in host memory too."""
-        node: Node | None = self.tree.match(ids, namespace)[0]
+        node: Node | None = self.tree.match(ids, salt)[0]
         while node is not None and node.end > start:
             above = node.parent
             for seq in [seq for seq in node.seqs & self.idle if self.tree.tip[seq] is node]:
@@ -403,9 +398,8 @@ class Cache:
         return False
 
     def _oldest_first(self) -> list[int]:
-        """Return the idle sequences, the pinned ones last."""
-        pinned = {seq for pin in self.pins.values() for seq in self.tree.match(*pin)[0].seqs}
-        return sorted(self.idle, key=lambda seq: (seq in pinned, self.tree.tip[seq].last_used))
+        """Return the idle sequences, the one used longest ago first."""
+        return sorted(self.idle, key=lambda seq: self.tree.tip[seq].last_used)
 
     def evict_idle(self) -> bool:
         """Evict idle text before something runs, so that it slows few steps; False if some is left to do.
@@ -451,7 +445,7 @@ class Cache:
         It is not for what takes less time to evaluate again than to copy: see the top of this module.
         """
         dear = self.on_device and node.written and not self.tree.whole
-        if node.state is not None or dear or not self.copies(node.namespace):
+        if node.state is not None or dear or not self.copies(node.salt):
             return False
         for part in self._blocks(node):
             seq = next(iter(self.tree.holders(part)))
@@ -469,11 +463,7 @@ class Cache:
         """Keep to the budget of host memory: drop what was used longest ago, what is on the screen last."""
         if self.tree.stored_bytes <= self.budget:
             return
-        shown = {
-            node
-            for path in (*self.visible_paths(), *self.pins.values())
-            for node in self.tree.match(*path)[0].path_up()
-        }
+        shown = {node for path in self.visible_paths() for node in self.tree.match(*path)[0].path_up()}
         stored = [node for node in self.tree.nodes() if node.state is not None]
         stored.sort(key=lambda n: (n in shown, n.last_used, -n.end))  # leaves before their ancestors
         for node in stored:
@@ -484,9 +474,9 @@ class Cache:
 
     # ---- files
 
-    def collect_states(self, ids: Sequence[int], namespace: Namespace = SHARED) -> list[State]:
+    def collect_states(self, ids: Sequence[int], salt: str = "") -> list[State]:
         """Return the states of the held beginning of ``ids``, or of a little more of its path."""
-        node = self.tree.resumable(ids, namespace, len(ids))
+        node = self.tree.resumable(ids, salt, len(ids))
         for part in self._nodes_of(node):
             self._save(part)
         return self._states_of(node)[-1 if self.tree.whole else 0 :]
@@ -505,22 +495,22 @@ class Cache:
                 found.append(part.state)
         return found[::-1]
 
-    def add_states(self, ids: Sequence[int], states: Sequence[State], namespace: Namespace = SHARED) -> None:
+    def add_states(self, ids: Sequence[int], states: Sequence[State], salt: str = "") -> None:
         """Keep states that were made of ``ids`` before, where they are not kept already."""
-        for state in states if self.copies(namespace) else ():
-            self.tree.add_state([*ids[: state.start], *state.tokens], state, namespace)
+        for state in states if self.copies(salt) else ():
+            self.tree.add_state([*ids[: state.start], *state.tokens], state, salt)
         self._shrink()
 
-    def read_story(self, ids: Sequence[int], namespace: Namespace) -> None:
+    def read_story(self, ids: Sequence[int], salt: str) -> None:
         """Take what the file of a story holds of ``ids``, if that is more than is held already."""
-        if self.files is None or not self.copies(namespace):
+        if self.files is None or not self.copies(salt):
             return
         if self.tree.whole:  # the last token is evaluated for the logits after it
             ids = ids[:-1]
-        held = self.count_held(ids, namespace)
+        held = self.count_held(ids, salt)
         if held + LEAST_ON_DISK <= len(ids):
             room = self.budget - self.tree.stored_bytes
-            self.add_states(ids, self.files.read(ids, namespace.salt, held, room, self.tree.whole), namespace)
+            self.add_states(ids, self.files.read(ids, salt, held, room, self.tree.whole), salt)
 
     def write_story(self, at_end: bool = False) -> None:
         """Hand what is on the screen to the story's file, which is written in the background.
@@ -531,12 +521,12 @@ class Cache:
             return
         self.files.flush()
         found: list[tuple[str, list[State]]] = []
-        for ids, namespace in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
-            node = self.tree.resumable(ids, namespace, len(ids))
+        for ids, salt in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
+            node = self.tree.resumable(ids, salt, len(ids))
             for part in self._nodes_of(node) if at_end else ():
                 self._save(part)
             while node.parent is not None and node.state is None:
                 node = node.parent
-            if self.copies(namespace):
-                found.append((namespace.salt, self._states_of(node)))
+            if self.copies(salt):
+                found.append((salt, self._states_of(node)))
         self.files.write(found)

@@ -16,14 +16,13 @@ Feature = Literal[
     "cache_prompt", "heal", "logits_callback", "logprobs", "next_ids", "next_logprobs",
     "prompt_logprobs", "siblings", "without",
     # fields of Sampling and Stop that somebody asks about by name
-    "banned_phrases", "grammar", "ignore_eog", "logit_bias", "loop_guard", "min_tokens", "regex",
+    "banned_phrases", "grammar", "ignore_eog", "logit_bias", "min_tokens", "regex",
     # and the rest
     "chat_template",  # the model brings a template for chats
     "embeddings",
     "gap_filling",
     "look_ahead",  # requests that run only while nothing else is to be done
     "pause",  # a branch can be held still
-    "pins",  # a text that stays in the cache
     "session_files",
     "token_ids",  # tokens go in and come back as ids, else as text
 ]  # fmt: skip

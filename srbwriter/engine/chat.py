@@ -12,13 +12,12 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from types import FrameType
 from typing import Any, NoReturn, cast
 
 from .limits import PROMPT_CHARS
-from .types import InvalidRequest, Stop, for_each
+from .types import InvalidRequest
 
 MAX_SECONDS = 5.0  # that a template may take
 
@@ -73,18 +72,6 @@ def render(
     if not mark:
         raise InvalidRequest("continue_final_message", "the chat template leaves the last message out")
     return head
-
-
-def with_stop_strings(stop: Stop | tuple[Stop, ...], template: str | None) -> Stop | tuple[Stop, ...]:
-    """``stop`` with the strings that a prompt rendered with ``template`` needs besides.
-
-    A model's own template ends messages with a token that its vocabulary knows as an end; to one
-    without, the end mark of ChatML is mere text.
-    """
-    if template is not None:
-        return stop
-    stops = tuple(replace(each, strings=(*each.strings, "<|im_end|>")) for each in for_each(stop, 1))
-    return stops if isinstance(stop, tuple) else stops[0]
 
 
 # ---- messages

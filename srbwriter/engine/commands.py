@@ -10,17 +10,16 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .active import ActiveBranch, ActiveRequest
 from .constraints import PrefixConstraint
-from .generation import BEYOND_THE_END, Command, Generation, listener_error
+from .generation import BEYOND_THE_END, Command, Generation
 from .model import Model
 from .parameters import notation
-from .prompt import Typed, typed
+from .prompt import typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
-from .tree import Namespace
 from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop, for_each
 
 log = logging.getLogger(__name__)
@@ -66,16 +65,11 @@ class Commands:
         request.generation.arrived(command)
         self._serve(request)
 
-    def fail(self, request: ActiveRequest, error: BaseException) -> None:
-        """End a request of which a listener raised ``error``."""
-        if request.live:
-            self.loop.fail_request(request, listener_error(error))
-
     def _serve(self, request: ActiveRequest) -> None:
         """Serve a new request, or a finished one that has something to do or to say."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
-            self.queue.cache.read_story(request.ids, request.namespace)
+            self.queue.cache.read_story(request.ids, request.salt)
             for active in request.branches:
                 active.since = self.queue.step
 
@@ -156,14 +150,12 @@ class Commands:
             self._settle_tail(active)
         else:
             active.restart_attempt()
+            self._heal_prompt(active)
         branch.seed = active.request.seed(seed, branch.seed, branch.buffer.revision + 1)
         active.set_stop(branch.stop_rule)
         self._revive(active)
 
-    def append(
-        self, active: ActiveBranch, text: str, go_on: bool, alone: Typed, with_prefix: Typed | None = None
-    ) -> None:
-        """``with_prefix`` are the tokens of the text behind what token healing took off the prompt."""
+    def append(self, active: ActiveBranch, text: str, go_on: bool) -> None:
         branch, request = active.branch, active.request
         if not text:
             return
@@ -172,18 +164,15 @@ class Commands:
         if branch.live:
             active.flush()
         active.drop_half_spelt()
-        self._settle_tail(active)
         if go_on and not branch.live:
             active.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
-        unspelt = "" if active.buffer.ids else request.pending_text
-        new = with_prefix if unspelt and with_prefix is not None else alone
-        if active.buffer.tail:  # its tokens are still to be found, together with those of this text
-            new = Typed((), ())
-        if unspelt:
-            branch.overlap = len(unspelt)
+        before = active.text_without_tokens
+        if not active.buffer.ids:
+            branch.overlap = len(request.pending_text)
         heals = goes_on and request.asked.heal and not notation(active.sampling)
-        kept = len(new.ids) - (new.unfinished.tokens if heals else 0)
-        active.add_typed(text, new.ids[:kept], new.ends[:kept], len(unspelt))
+        new = typed(self.model, before + text, text if heals else "")
+        kept = len(new.ids) - new.unfinished.tokens
+        active.add_typed(text, new.ids[:kept], new.ends[:kept], len(before))
         if kept < len(new.ids):
             active.restart_text(len(new.unfinished.text))
             active.heal = PrefixConstraint(self.model.piece_index, new.unfinished.text.encode())
@@ -260,14 +249,14 @@ class Commands:
 
 def make_request(
     generation: Generation, ids: list[int], pending_prefix: bytes, seed: int, model: Model, n_ctx: int,
-    namespace: Namespace,
+    salt: str,
 ) -> ActiveRequest:  # fmt: skip
     """A new request and its branches, in a context of ``n_ctx`` tokens.
 
     Raises InvalidRequest for a grammar that is none.
     """
     asked = generation.request
-    request = ActiveRequest(generation, ids, pending_prefix, namespace, model)
+    request = ActiveRequest(generation, ids, pending_prefix, salt, model)
     if request.wants_next_logprobs and pending_prefix:
         request.ending = PrefixConstraint(model.piece_index, pending_prefix)
     samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)
@@ -292,20 +281,12 @@ def make_request(
     return request
 
 
-def prepared(command: Command, model: Model) -> Command:
-    """The command with what can be worked out before the engine's thread has it.
-
-    Raises InvalidRequest for a grammar that is none.
-    """
+def prepare(command: Command, model: Model) -> None:
+    """Make what a command needs that takes long. Raises InvalidRequest for a grammar that is none."""
     request = command.generation.engine_state
-    for value in command.values():
-        if isinstance(value, Sampling):
-            request.compile_constraint(value)
-    if command.verb != "append":
-        return command
-    heals, begun, text = request.asked.heal, request.pending_text, command.args[0]
-    if heals:
+    for argument in command.args:
+        for value in cast("tuple[Any, ...]", argument) if isinstance(argument, tuple) else (argument,):
+            if isinstance(value, Sampling):
+                request.compile_constraint(value)
+    if command.verb == "append" and request.asked.heal:
         _ = model.piece_index
-    healed = text if heals else ""  # a word that breaks off at its end is to be completed
-    more = (typed(model, begun + text, healed),) if begun else ()
-    return command._replace(args=(*command.args, typed(model, text, healed), *more))

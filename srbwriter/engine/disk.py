@@ -52,7 +52,7 @@ class Record:
     start: int
     tokens: list[int]
     size: int
-    salt: str = ""  # digest of the namespace's
+    salt: str = ""  # a digest of it
     digest: str = ""  # of the state
     offset: int = 0  # of the state in the file, once it is written
 

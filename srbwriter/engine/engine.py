@@ -29,12 +29,12 @@ from .adapters import key_of, load_adapters
 from .cache import Cache
 from .capabilities import Capabilities, Feature
 from .checks import Checks
-from .commands import Call, make_request, prepared
+from .commands import Call, make_request, prepare
 from .devices import gpus
 from .disk import StoryFiles, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling
 from .ending import close_at_exit
-from .generation import FAILING, Command, Generation
+from .generation import Command, Generation
 from .infill import NO_MARKS
 from .kv_cache import check_cache
 from .model import Model
@@ -47,7 +47,7 @@ from .sampling import check_rules
 from .scheduler import Scheduler
 from .sequences import Sequences
 from .sizing import all_memory, check_options, host_budget, open_context, threads_of, uses_gpu, where_it_runs
-from .tree import Namespace
+from .tree import PRIVATE
 from .types import (
     EngineClosed,
     EngineError,
@@ -98,14 +98,14 @@ class Engine:
         self._generations = generations = weakref.WeakSet[Generation]()
         self._known = known = threading.Lock()  # of the generations, while they are looked through
 
-        def visible_paths() -> Iterator[tuple[Sequence[int], Namespace]]:
+        def visible_paths() -> Iterator[tuple[Sequence[int], str]]:
             """Yield the paths that a reader still knows, the newest first."""
             with known:
                 shown = [g for g in generations if g.request.priority is not Priority.BACKGROUND]
             for generation in sorted(shown, key=lambda g: -g.number):
                 request = generation.engine_state
                 if isinstance(request, ActiveRequest):
-                    yield from ((active.path, active.namespace) for active in request.branches)
+                    yield from ((active.path, active.salt) for active in request.branches)
 
         disk = None
         if options.disk_dir is not None and options.disk_bytes:
@@ -241,10 +241,8 @@ class Engine:
         generation.healed, generation.healed_tokens = healed.text, healed.tokens
         asked = for_each(request.sampling, 1)[0].seed
         seed = asked if asked is not None else self._seed + 7919 * next(self._seeds)
-        namespace = Namespace(0 if request.cache_prompt else generation.number, request.cache_salt)
-        make_request(
-            generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, namespace
-        )
+        salt = request.cache_salt if request.cache_prompt else f"{PRIVATE}{generation.number}"
+        make_request(generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, salt)
         with self._known:
             self._generations.add(generation)
         self._post(Command("submit", generation))
@@ -291,15 +289,9 @@ class Engine:
             self._abandon()
         try:
             return asked.result(timeout)
-        except CancelledError:
-            if not asked.cancelled():
-                raise  # by the function
-            self._check_open()
-            raise EngineClosed("the engine is closed") from None
-        except TimeoutError:
-            if asked.done():
-                raise
+        except (CancelledError, TimeoutError):
             asked.cancel()
+            self._check_open()
             raise EngineClosed("the engine did not answer") from None
 
     def flush(self) -> None:
@@ -365,11 +357,13 @@ class Engine:
 
         ``settings`` are fields of :class:`Request` other than the prompt. Raises InvalidRequest.
         """
-        from .chat import with_stop_strings
-
         request = Request(self.apply_template(messages), parse_special=True, **settings)
-        stop = with_stop_strings(request.stop, self.model.chat_template)
-        return self.submit(replace(request, stop=stop))
+        if self.model.chat_template is None:  # then the end mark of ChatML is mere text
+            stops = tuple(
+                replace(each, strings=(*each.strings, "<|im_end|>")) for each in for_each(request.stop, 1)
+            )
+            request = replace(request, stop=stops if isinstance(request.stop, tuple) else stops[0])
+        return self.submit(request)
 
     # ---- other uses of the model
 
@@ -390,26 +384,13 @@ class Engine:
         """Pause prefetches for a moment: the handling of a pressed key needs the cores."""
         self._scheduler.pause_background()
 
-    def pin(self, name: str, ids: Sequence[int], salt: str = "") -> None:
-        """Keep the prefix ``ids`` in the cache rather than others; a second pin of a name moves it.
-
-        ``salt`` is that of the requests that it is for; see :class:`Request`.
-        """
-        self.model.check_ids(ids)
-        pinned = tuple(ids), Namespace(salt=salt)
-        self.call(lambda: self._cache.pins.__setitem__(name, pinned))
-
-    def unpin(self, name: str) -> None:
-        self.call(lambda: self._cache.pins.pop(name, None))
-
     def resident(self, ids: Sequence[int], salt: str = "") -> int:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
         self.model.check_ids(ids)
-        namespace = Namespace(salt=salt)
 
         def count() -> int:
-            self._cache.read_story(ids, namespace)
-            return self._cache.count_held(ids, namespace)
+            self._cache.read_story(ids, salt)
+            return self._cache.count_held(ids, salt)
 
         return int(self.call(count))
 
@@ -422,8 +403,7 @@ class Engine:
         Raises OSError, or InvalidRequest when nothing is held of them.
         """
         self.model.check_ids(ids)
-        namespace = Namespace(salt=salt)
-        states = self.call(lambda: self._cache.collect_states(ids, namespace), timeout=None)
+        states = self.call(lambda: self._cache.collect_states(ids, salt), timeout=None)
         if not states:
             raise InvalidRequest("session", "nothing of this text is in the cache")
         return len(ids), write_session(Path(path), self._session_key, ids, states)
@@ -438,7 +418,7 @@ class Engine:
             ids, states = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
-        self.call(lambda: self._cache.add_states(ids, states, Namespace(salt=salt)))
+        self.call(lambda: self._cache.add_states(ids, states, salt))
         return ids
 
     def stats(self) -> EngineStats:
@@ -458,8 +438,6 @@ class Engine:
             used_cells=cache.used_cells,
             total_cells=self._context.cells,
             used_sequences=cache.used_sequences,
-            total_sequences=self._context.sequences,
-            logits_rows=cache.tree.stored_rows,
             host_bytes=cache.tree.stored_bytes,
             disk_bytes=0 if cache.files is None else cache.files.bytes,
             saved_tokens=cache.saved_tokens,
@@ -467,7 +445,6 @@ class Engine:
             damaged_states=cache.damaged,
             live_branches=len(scheduler.queue.running),
             waiting_requests=sum(1 for r in requests if not r.running),
-            running_requests=sum(1 for r in requests if r.running),
         )
 
     @property
@@ -503,15 +480,14 @@ class Engine:
     def _post(self, command: Command) -> None:
         """Give a command to the stepping thread. Raises InvalidRequest for one that cannot be carried out."""
         self._checks.check_command(command)
-        command = prepared(command, self.model)
+        prepare(command, self.model)
+        command.generation.expect(command)
         try:
             self._check_open()
         except EngineClosed as error:
             command.generation.abandon(error)
             return
         self._scheduler.inbox.append(command)
-        if command.verb == FAILING:
-            (self._scheduler.loop.interruption,) = command.args
         self._scheduler.interrupt()
         self._wake.set()
 
@@ -578,16 +554,12 @@ class Engine:
             except BaseException as error:
                 self._recover(error)
                 busy = True
-                if not isinstance(error, Exception):
-                    self._scheduler.loop.interruption = error
+                if not isinstance(error, Exception) and self._thread is None:
+                    raise  # a Ctrl-C, say, of the caller that steps
             finally:
                 self._stepper = 0
                 if self._closing:
                     self._release()
-            loop = self._scheduler.loop
-            interruption, loop.interruption = loop.interruption, None
-            if interruption is not None and self._thread is None:
-                raise interruption  # no Exception, as a Ctrl-C: to the caller that steps
             return busy
 
     def _recover(self, error: BaseException) -> None:

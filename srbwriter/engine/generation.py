@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ..prose import last_sentence_start
 from .types import (
     BranchState,
     Cancelled,
     Done,
-    Drawn,
     EngineError,
     Event,
     Failed,
@@ -29,7 +28,6 @@ from .types import (
     Sampling,
     Stop,
     TokenLogprob,
-    describe_error,
 )
 from .verbs import REVIVING
 
@@ -44,16 +42,6 @@ class Command(NamedTuple):
     branch: int = -1
     args: tuple[Any, ...] = ()
 
-    def values(self) -> Iterator[Any]:
-        """Yield its arguments; of a tuple with one value for each branch, the values."""
-        for arg in self.args:
-            yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
-
-
-def listener_error(error: BaseException) -> EngineError:
-    """Return what a request ends with when one of its listeners raises ``error``."""
-    return EngineError(f"a listener of the request raised {describe_error(error)}")
-
 
 @dataclass(slots=True)
 class Buffer:
@@ -64,7 +52,6 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    drawn: list[Drawn] = field(default_factory=list[Drawn])  # tokens drawn together with siblings
     typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
@@ -228,8 +215,6 @@ class Branch:
         self.generation.send(Command(verb, self.generation, self.index, args))
 
 
-FAILING = "fail"
-"""The command that a listener's error ends the request, with that error."""
 BEYOND_THE_END = 12
 """Tokens that a branch writes at least when it is to go on from "the end"."""
 
@@ -354,20 +339,14 @@ class Generation:
 
     def send(self, command: Command) -> None:
         """Give a verb to the engine. Raises InvalidRequest for one that cannot be carried out."""
-        idle = self._idle
-        if command.verb in REVIVING:
-            self._expect(1, self._idle and self.error is not None)
-        try:
-            self.post(command)
-        except EngineError:
-            if command.verb in REVIVING:
-                self._expect(-1, self._idle or idle)
-            raise
+        self.post(command)
 
-    def _expect(self, verbs: int, idle: bool) -> None:
-        with self._changed:
-            self._coming += verbs
-            self._idle = idle
+    def expect(self, command: Command) -> None:
+        """Note that a verb is under way, after which a request that was done may not be."""
+        if command.verb in REVIVING:
+            with self._changed:
+                self._coming += 1
+                self._idle = self._idle and self.error is not None
 
     # ---- write, engine thread only
 
@@ -406,15 +385,12 @@ class Generation:
         self._tell()
 
     def _tell(self) -> None:
-        """Call the listeners. One that raises (because its event loop is closed, say) is not called again.
-
-        An exception such as SystemExit would end the engine's thread: it ends the request instead.
-        """
+        """Call the listeners. One that raises (because its event loop is closed, say) is not called again."""
         for listener in self._listeners:
             try:
                 listener()
             except BaseException as error:
                 log.warning("a listener of request %d failed: %r", self.number, error)
                 self._remove_listener(listener)
-                if not isinstance(error, Exception):
-                    self.post(Command(FAILING, self, -1, (error,)))
+                if not isinstance(error, Exception):  # as a Ctrl-C
+                    raise

@@ -52,7 +52,7 @@ def compile_grammar(name: str, text: str, model: Model) -> GrammarConstraint:
         made = GrammarConstraint(matcher, model.n_vocab, model.eog)
         if not made.exhausted:
             return made
-        error = made.error
+        error = matcher.get_error().strip()
     if name == "json_schema":  # in one line, without the place in what was made of it
         error = _PLACE.sub("", error.partition("\n")[0])
     raise InvalidRequest(name, error)
@@ -93,10 +93,6 @@ class GrammarConstraint:
     def exhausted(self) -> bool:
         """Whether it ran into llguidance's limits."""
         return self._matcher.is_error()
-
-    @property
-    def error(self) -> str:
-        return self._matcher.get_error().strip()
 
     def mask(self, logits: NDArray[np.float32]) -> bool:
         if self.exhausted:

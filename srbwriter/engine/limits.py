@@ -51,9 +51,6 @@ BIASES = 65_536
 BREAKERS, BREAKER_CHARS = 64, 40
 """DRY's breakers. Its start takes longer with each, and llama.cpp cuts longer ones off."""
 
-LOOP_TIMES = 5
-"""Largest number of repetitions that a loop guard waits for; they are held back so long."""
-
 SAMPLERS = 32
 CONSTRAINT_CHARS = 65_536
 """Characters of a grammar, a JSON schema or a regular expression: half a second of work at the worst."""

@@ -129,7 +129,7 @@ class EngineLoader:
         with self._changed:
             self._cancelled = True
             if self.state == "INIT":
-                self._settle(None, self._cancellation())
+                self._settle(None, Cancelled(f"loading {self.place} was cancelled"))
 
     def close(self, timeout: float | None = 10.0) -> None:
         """Cancel, wait up to ``timeout`` seconds for the load to end, and close its engine.
@@ -169,14 +169,11 @@ class EngineLoader:
                 return
         engine.close()
         with self._changed:
-            self._settle(None, self._cancellation())
+            self._settle(None, Cancelled(f"loading {self.place} was cancelled"))
 
     def _on_progress(self, fraction: float) -> bool:
         self.progress = max(self.progress, min(fraction, 1.0))
         return not self._cancelled
-
-    def _cancellation(self) -> Cancelled:
-        return Cancelled(f"loading {self.place} was cancelled")
 
     def _settle(self, engine: Backend | None, error: Exception | None) -> None:
         self.engine, self.error = engine, error

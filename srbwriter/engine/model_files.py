@@ -14,7 +14,7 @@ from srbwriter.gguf import Damaged, Scalar, Tensor, contents
 
 from .types import ModelError
 
-_UNSAFE = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}  # enum ggml_type
+UNSAFE = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}  # enum ggml_type
 _AGAIN = "download it again"
 _MADE_FOR = "give the adapter that was made for this model"
 _DIGEST = 16  # bytes of BLAKE2b
@@ -104,8 +104,8 @@ def _check_half(path: Path, tensor: Tensor, halves: Mapping[str, Tensor]) -> Non
     name, dot, half = tensor.name.rpartition(".lora_")
     if not dot or half not in ("a", "b"):
         raise ModelError(str(path), f"its tensor {tensor.name} is neither half of a LoRA", _MADE_FOR)
-    if tensor.kind in _UNSAFE:
-        kind = _UNSAFE[tensor.kind]
+    if tensor.kind in UNSAFE:
+        kind = UNSAFE[tensor.kind]
         raise ModelError(str(path), f"tensor {tensor.name} is of type {kind}", "convert it again")
     other = halves.get(f"{name}.lora_{'b' if half == 'a' else 'a'}")
     if other is None:

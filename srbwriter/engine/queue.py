@@ -183,7 +183,7 @@ class Queue:
             if not active.branch.live or self._end_if_complete(active):
                 continue
             path = active.path  # one list, as the tree knows the list that it was last asked for
-            logits = self.tree.logits_after(path, active.namespace)
+            logits = self.tree.logits_after(path, active.salt)
             if self._is_evaluated_for(active, path, logits, under_way):
                 active.set_state(BranchState.PROMPT)
                 continue
@@ -208,7 +208,7 @@ class Queue:
             return True
         request, written = active.request, len(active.buffer.ids)
         if request.wants_next_logprobs and active.at_prompt:
-            logits = self.tree.logits_after(request.ids, request.namespace)
+            logits = self.tree.logits_after(request.ids, request.salt)
             if logits is not None:
                 request.report_next_logprobs(logits)
         if (
@@ -217,7 +217,7 @@ class Queue:
             or (request.wants_next_logprobs and active.at_prompt)
         ):
             return False
-        if not written and self.cache.count_held(request.ids, request.namespace) < len(request.ids):
+        if not written and self.cache.count_held(request.ids, request.salt) < len(request.ids):
             return False
         self._count_prompt(request, len(request.ids))
         self.loop.finish(active, FinishReason.LENGTH, None)
@@ -233,7 +233,7 @@ class Queue:
             return read and request.needs_scoring
         if active.at_prompt and read:
             return True
-        begin = self.tree.resumable(path, active.namespace, len(path) - 1)
+        begin = self.tree.resumable(path, active.salt, len(path) - 1)
         return (begin, path[begin.end]) in under_way
 
     def _note_next_step(self, active: ActiveBranch, under_way: set[Step]) -> None:
@@ -255,7 +255,7 @@ class Queue:
         own = not request.needs_scoring and (logits is not None or not active.at_prompt)
         active.prompting = not own
         path = path if own else request.ids
-        fits = self._make_room(self.cache.count_missing_cells(path, active.namespace, known), request)
+        fits = self._make_room(self.cache.count_missing_cells(path, active.salt, known), request)
         if fits and own and not self.loop.prepare(active):
             return True
         active.urgency = request.asked.priority
@@ -316,7 +316,7 @@ class Queue:
         for active in request.branches:
             active.urgency = priority
             if was_background:
-                self.tree.mark_used(self.tree.match(active.path, active.namespace)[0])
+                self.tree.mark_used(self.tree.match(active.path, active.salt)[0])
                 if active.branch.state is BranchState.DONE:
                     self.loop.expect_more(active)
         self.drop_ended()  # a branch that was cancelled in this step would wait again
@@ -370,6 +370,6 @@ class Queue:
         Where its text would be evaluated again, that is worth no shorter turn than reading it takes.
         """
         turn = TURN_TOKENS
-        if not self.cache.returns(active.namespace):
+        if not self.cache.returns(active.salt):
             turn = max(turn, active.length // READ_PER_WRITTEN)
         return len(active.buffer.ids) - active.tokens_at_start >= turn

@@ -1,4 +1,4 @@
-"""What is looked for in the text of a branch: stop texts, banned phrases, repetitions, ends of units.
+"""What is looked for in the text of a branch: stop texts, banned phrases, ends of units.
 
 Functions of the text alone. A pattern is searched with ``partial=True``: where the end of the text may be the
 beginning of a match, that end is not shown yet. Knows no tokens.
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import regex
 
 from ..prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
-from . import limits
 from .types import FinishReason, Stop
 
 SCANNERS: Mapping[str, Callable[[int], Scanner]] = {
@@ -21,14 +20,6 @@ SCANNERS: Mapping[str, Callable[[int], Scanner]] = {
 }  # fmt: skip
 
 _CONTEXT = 64  # characters of earlier text from which a sentence is recognized
-RUN = 16
-"""Characters that must occur again for a repetition: fewer do inside a sentence."""
-LEAST_CHARS = 60
-"""Characters of all repetitions together, from which on they are a loop: *no, no, no!* is none."""
-MOST_CHARS = 600
-"""Longest passage whose repetition is noticed, in characters: a paragraph."""
-LOOP_REACH = limits.LOOP_TIMES * MOST_CHARS
-"""Characters at the end of a text in which loops are looked for."""
 
 
 @lru_cache(maxsize=64)
@@ -152,55 +143,3 @@ def _alternatives(tree: Mapping[str, Any]) -> str:
     if not ways:
         return ""
     return f"(?:{'|'.join(ways)})" + ("?" if "end" in tree else "")
-
-
-class Loop(NamedTuple):
-    """A passage that follows itself at the end of a text without a word between, in letters.
-
-    Attributes:
-        period: letters of the passage; 0 where the text repeats nothing.
-        matched: letters at the end of the text that equal those one period before them.
-        open: letters at the end of the text in which a repetition may have begun.
-    """
-
-    period: int
-    matched: int
-    open: int
-
-    def stands(self, times: int) -> bool:
-        """Whether the passage stands there ``times`` times in a row, and the whole is long enough."""
-        long = self.matched + self.period >= LEAST_CHARS
-        return 0 < self.period <= self.matched and long and 1 + self.matched // self.period >= times
-
-
-def letters_of(text: str) -> str:
-    """Return what is compared of a text: in small letters, and any run of whitespace as one space."""
-    words = " ".join(text.lower().split())
-    return " " * text[:1].isspace() + words + " " * (text[-1:].isspace() and bool(words))
-
-
-def count_characters(text: str, letters: int) -> int:
-    """Return how many characters at the end of ``text`` are so many letters."""
-    start = len(text)
-    while letters and start:
-        start, letters = start - 1, letters - 1
-        if text[start].isspace():
-            start = len(text[:start].rstrip())
-    return len(text) - start
-
-
-def find_loop(letters: str) -> Loop:
-    """Return what a text repeats at its end, given its letters."""
-    last = len(letters) - RUN
-    run, begin = letters[max(last, 0) :], max(last - MOST_CHARS, 0)
-    place = letters.rfind(run, begin, len(letters) - 1) if last > 0 else -1
-    found, most = (0, 0), RUN - 1
-    while place >= 0:  # each may be the period of a loop to come, the nearest first
-        period, matched = last - place, RUN
-        while matched + period < len(letters) and letters[-1 - matched] == letters[-1 - matched - period]:
-            matched += 1
-        if not found[0] or matched // period > found[1] // found[0]:
-            found = period, matched
-        most = max(most, matched)
-        place = letters.rfind(run, begin, place + RUN - 1)
-    return Loop(*found, most)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .active import ActiveRequest, Logits
-from .branch import UNWATCHED, ActiveBranch, Back, ChainState
+from .branch import ActiveBranch, Back, ChainState
 from .cache import Cache
 from .constraints import Constraint, PrefixConstraint
 from .logprobs import score
@@ -24,7 +24,7 @@ from .native.library import library
 from .parameters import notation
 from .sampling_pool import SamplingPool
 from .seeds import derive_seed
-from .tree import SHARED, Demand
+from .tree import PRIVATE, Demand
 from .types import (
     BranchState,
     BranchView,
@@ -68,7 +68,6 @@ class SamplingLoop:
         self._sample, self._sample_unlocked = lib.llama_sampler_sample, lib.llama_sampler_sample_unlocked
         self._logits, self._all_logits = lib.llama_get_logits_ith, lib.llama_get_logits
         self._eog = model.eog
-        self.interruption: BaseException | None = None  # raised by code of a caller that steps the engine
 
     # ---- starting
 
@@ -188,9 +187,7 @@ class SamplingLoop:
         except NotANumber as error:
             self.break_off(active, error)
             return
-        except BaseException as error:  # a callback is the caller's code, and must not end this thread
-            if not isinstance(error, Exception):
-                self.interruption = error
+        except Exception as error:  # a callback is the caller's code
             log.warning("request %d: %s", active.request.generation.number, error, exc_info=error)
             if not isinstance(error, EngineError):
                 error = InvalidRequest("logits_callback", f"it raised {describe_error(error)}")
@@ -276,12 +273,11 @@ class SamplingLoop:
     def _leave_dead_end(self, active: ActiveBranch) -> bool:
         """Rewind a branch whose grammar allows only barred tokens; False where that is not the reason."""
         ids = active.buffer.ids
-        if active.watched == UNWATCHED or len(ids) not in active.barred:
+        if not active.banned or len(ids) not in active.barred:
             return False
-        place = active.retreat.choose_place(active, len(active.branch.text), len(ids) - 1)
+        place = active.choose_place(len(active.branch.text), len(ids) - 1)
         if place is None:
-            active.retreat.give_up()
-            active.barred.clear()
+            active.give_up()
             self._stand_at(active, len(ids), None)
         else:
             self._choose_anew(active, place)
@@ -333,7 +329,7 @@ class SamplingLoop:
 
         A sampled token is evaluated only when its branch continues, so continuing would begin with a decode.
         """
-        if self.cache.can_rewind and active.namespace.root == SHARED.root and active not in self.pending:
+        if self.cache.can_rewind and not active.salt.startswith(PRIVATE) and active not in self.pending:
             self.pending.append(active)
             if len(self.pending) > self._most_pending:
                 self.pending.popleft()
@@ -342,7 +338,7 @@ class SamplingLoop:
         """Drop what the cache holds of a branch alone."""
         if active in self.pending:
             self.pending.remove(active)
-        self.cache.forget_tail(active.path, len(active.base), active.namespace)
+        self.cache.forget_tail(active.path, len(active.base), active.salt)
 
     def detach(self, active: ActiveBranch, row: Row = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""

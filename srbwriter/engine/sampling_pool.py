@@ -7,8 +7,7 @@ that becomes most of a step of 32 branches. The cores that computed the step bef
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 Row = TypeVar("Row")
@@ -47,24 +46,21 @@ class SamplingPool:
         """
         if self._threads is None:
             self._threads = ThreadPoolExecutor(WORKERS - 1, "srbwriter-sampling")
-        drawn: list[Drawn | None] = [None] * len(rows)
+        drawn: dict[int, Drawn] = {}
         left = iter(range(len(rows)))  # of all threads: who is done early takes the next row
 
         def draw_rows() -> None:
             for place in left:
                 drawn[place] = draw_row(rows[place])
 
-        helpers: list[Future[None]] = []
+        helpers = [self._threads.submit(draw_rows) for _ in range(min(len(rows), self.cores, WORKERS) - 1)]
         try:
-            with suppress(RuntimeError):  # the program ends, or has all the threads that it may have
-                for _ in range(min(len(rows), self.cores, WORKERS) - 1):
-                    helpers.append(self._threads.submit(draw_rows))
             draw_rows()
         finally:
             wait(helpers)  # after a Ctrl-C, too: what they work with may be freed next
         for helper in helpers:
             helper.result()  # raises what it raised
-        return drawn  # pyright: ignore[reportReturnType]
+        return [drawn[place] for place in range(len(rows))]
 
     def close(self) -> None:
         """End the threads."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,20 +52,19 @@ class Portion(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The contents of a batch: a token of each group of demands that are identical so far, and portions."""
+    """The contents of a batch: a token of each branch that writes, then portions."""
 
-    groups: Sequence[Sequence[Demand]] = ()
+    writing: Sequence[ActiveBranch] = ()
     portions: Sequence[Portion] = ()
 
     @property
     def prompt_rows(self) -> int:
         return sum(len(p.tokens) for p in self.portions)
 
-    def demands(self) -> Iterator[Demand]:
-        """Yield all demands with tokens in the batch."""
-        for group in self.groups:
-            yield from group
-        yield from (p.demand for p in self.portions)
+    @property
+    def demands(self) -> Sequence[Demand]:
+        """All demands with tokens in the batch."""
+        return [*self.writing, *(p.demand for p in self.portions)]
 
 
 class ChunkBudget:
@@ -113,10 +112,9 @@ class Scheduler:
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
         self._threads_now = 0
-        self._shares_rows = not model.recurrent
         self.inbox: deque[Command | Call] = deque()
         self.counters = Counters()
-        self._in_flight: tuple[bool, frozenset[int]] | None = None  # background work, and requests that read
+        self._in_flight: Plan | None = None  # what is decoded now
         self.overlaps = False  # whether decodes return before they are computed
         self._idle_work_left = False
 
@@ -127,13 +125,11 @@ class Scheduler:
         queue = self.queue
         self.context.rearm()
         queue.step += 1
-        if queue.steady and not self.inbox and self._write_steadily():
-            return True
         self.loop.now = time.monotonic()
         if self.inbox or not queue.steady:
             self._prepare_step()
         plan = self._plan()
-        worked = bool(plan.groups or plan.portions)
+        worked = bool(plan.writing or plan.portions)
         if worked:
             if not queue.runs_background:
                 queue.last_worked = self.loop.now
@@ -147,39 +143,6 @@ class Scheduler:
         if not more and self.threads is not None:
             self.threads.rest()
         return more
-
-    def _write_steadily(self) -> bool:
-        """Do a step in which each branch writes one token and nothing else is done; False if there is more.
-
-        Most steps are of this kind. It does in one go what a plan of such rows would: calls take most of the
-        time of a small step outside of llama.cpp.
-        """
-        queue, context, tip = self.queue, self.context, self.cache.tree.tip
-        writing = queue.writing
-        if not self.cache.free_cells(len(writing)):
-            return False
-        tokens, positions, seqs = list[int](), list[int](), list[int]()
-        for active in writing:
-            node = tip[active.seq]
-            if node.end >= self.window or len(node.seqs) > 1:
-                return False
-            tokens.append(active.last_token)
-            positions.append(node.end)
-            seqs.append(active.seq)
-        context.batch.clear()
-        context.batch.add_rows(tokens, positions, seqs)
-        code = self._run_batch(0, len(writing), False)
-        if code != OK:
-            self._give_way(Plan([[active] for active in writing]), code)
-            return True
-        for active, token in zip(writing, tokens, strict=True):
-            self.cache.advance((active.seq,), (token,), written=True)
-        self.loop.now = queue.last_worked = time.monotonic()
-        self.loop.next_tokens(list(enumerate(writing)))
-        queue.drop_ended()
-        if not (self.overlaps and queue.steady):
-            self.publish()  # else while the next step is computed
-        return True
 
     def _prepare_step(self) -> None:
         """Carry out commands and choose what runs in the next step."""
@@ -208,7 +171,7 @@ class Scheduler:
         """Let background work rest for a moment from now on. For any thread."""
         self.queue.last_worked = time.monotonic()
         running = self._in_flight
-        if running is not None and running[0]:
+        if running is not None and self.queue.runs_background:
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -220,67 +183,44 @@ class Scheduler:
 
     def _plan(self) -> Plan:
         """Fill the next batch, for which there is room in the cells."""
-        queue, cache = self.queue, self.cache
-        writing = self._end_outside_window()
+        queue, cache, tip = self.queue, self.cache, self.cache.tree.tip
+        for active in [r for r in queue.writing if tip[r.seq].end >= self.window]:
+            self.loop.finish(active, FinishReason.CONTEXT, None)
+            queue.drop_ended()
         for demand in list(queue.reading):
             if not demand.every_token and not cache.catch_up(demand):
                 queue.requeue(demand)
-        chunk = self.budget.size(bool(writing), self.abortable)
+        chunk = self.budget.size(bool(queue.writing), self.abortable)
         while True:
             reading: Sequence[ActiveBranch] = queue.reading
             if len(reading) > 1 and queue.step % 4:  # a short prompt would wait long behind a long one
                 reading = sorted(reading, key=lambda d: min(queue.tokens_left(d), SHORT_PROMPT + 1))
-            plan = self._fill_batch(writing, reading, chunk)
-            needed = len(plan.groups) + plan.prompt_rows
-            if cache.free_cells(needed, queue.runs_background):
+            plan = self._fill_batch(queue.writing, reading, chunk)
+            if cache.free_cells(len(plan.writing) + plan.prompt_rows, queue.runs_background):
                 break
-            free = self.context.cells - cache.used_cells - len(plan.groups)
+            free = self.context.cells - cache.used_cells - len(plan.writing)
             if plan.portions and free >= 1 and chunk > 1:
                 chunk = min(chunk // 2, free)
             elif not queue.suspend_least():
                 return Plan()
-            else:
-                writing = [r for r in writing if r.seq >= 0 and r.branch.live]
         if len(queue.reading) > 1:
             queue.reading.rotate(-1)  # the next chunk begins with another demand
         return plan
 
-    def _end_outside_window(self) -> Sequence[ActiveBranch]:
-        """Return the writing branches whose next position is inside the window; end the others."""
-        tip = self.cache.tree.tip
-        for active in [r for r in self.queue.writing if tip[r.seq].end >= self.window]:
-            self.loop.finish(active, FinishReason.CONTEXT, None)
-        self.queue.drop_ended()
-        return self.queue.writing
-
-    def _fill_batch(self, writing: Sequence[Demand], reading: Sequence[Demand], chunk: int) -> Plan:
+    def _fill_batch(self, writing: Sequence[ActiveBranch], reading: Sequence[Demand], chunk: int) -> Plan:
         """Fill the batch with ``writing``, one token each, and at most ``chunk`` tokens of ``reading``.
 
-        Demands that are identical so far share a row. A token of a prompt that another demand evaluates in
-        the same step is left to that one.
+        A token of a prompt that another demand evaluates in the same step is left to that one.
         """
         batch, tips = self.context.batch, self.cache.tree.tip
         batch.clear()
-        places: dict[tuple[Node, int], list[Demand]] = {}
-        groups: list[list[Demand]] = []
-        for demand in writing:
-            place = tips[demand.seq], demand.last_token
-            if self._shares_rows and place in places:
-                places[place].append(demand)
-            else:
-                groups.append([demand])
-                places.setdefault(place, groups[-1])
-        if groups:
-            firsts = [group[0] for group in groups]
-            seqs = [demand.seq for demand in firsts]
-            batch.add_rows([d.last_token for d in firsts], [tips[seq].end for seq in seqs], seqs)
-            for row, group in enumerate(groups):
-                if len(group) > 1:
-                    batch.share(row, [demand.seq for demand in group])
+        if writing:
+            seqs, tokens = [d.seq for d in writing], [d.last_token for d in writing]
+            batch.add_rows(tokens, [tips[seq].end for seq in seqs], seqs)
+        under_way = {(tips[d.seq], d.last_token) for d in writing} if reading else set[tuple[Node, int]]()
         portions: list[Portion] = []
-        under_way = set(places)
-        outputs = self.context.max_outputs - len(groups)
-        room = min(chunk, self.context.max_rows - len(groups))
+        outputs = self.context.max_outputs - len(writing)
+        room = min(chunk, self.context.max_rows - len(writing))
         for demand in reading:
             if room <= 0 or outputs <= 0:
                 break
@@ -291,7 +231,7 @@ class Scheduler:
             under_way.add(step)
             most = room
             if demand.every_token:  # a step beside branches is not to last long
-                scored = max(8, SCORED_LOGITS // self.context.n_vocab) if groups else outputs
+                scored = max(8, SCORED_LOGITS // self.context.n_vocab) if writing else outputs
                 most = min(room, outputs, scored)
             tokens = path[tip.end : tip.end + most]
             answers = tip.end + len(tokens) == len(path)
@@ -300,19 +240,17 @@ class Scheduler:
             portions.append(Portion(demand, tokens, row, answers))
             room -= len(tokens)
             outputs -= wanted
-        return Plan(groups, portions)
+        return Plan(writing, portions)
 
     # ---- decoding
 
     def _decode(self, plan: Plan) -> None:
         if self.abortable:
-            readers = plan.demands() if plan.portions else ()
-            numbers = frozenset(d.request.generation.number for d in readers if isinstance(d, ActiveBranch))
-            self._in_flight = self.queue.runs_background, numbers
+            self._in_flight = plan
             if self._is_unwanted():  # the command came before _in_flight was set, and could not abort
                 self._in_flight = None
                 return
-        code = self._run_batch(plan.prompt_rows, len(plan.groups), bool(plan.portions))
+        code = self._run_batch(plan.prompt_rows, len(plan.writing), bool(plan.portions))
         self._in_flight = None
         if code != OK:
             self._give_way(plan, code)
@@ -350,7 +288,7 @@ class Scheduler:
     def _give_way(self, plan: Plan, code: int) -> None:
         """Make room after a decode that failed for lack of it; forget one that was aborted."""
         if code == ABORTED:
-            for demand in plan.demands():
+            for demand in plan.demands:
                 self.context.remove(demand.seq, self.cache.tree.tip[demand.seq].end)
         elif self.queue.busy and not self.cache.evict() and not self.queue.suspend_least():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
@@ -358,22 +296,19 @@ class Scheduler:
     def _is_unwanted(self) -> bool:
         """Whether the running decode is broken off: an abort discards all of its rows.
 
-        That is so for background work when other work comes, and for the prompt of one request when that is
-        to end or begins anew.
+        That is so for background work when other work comes, and for a single request that is cancelled, or
+        of which a branch is to end or begins anew while it reads its prompt.
         """
-        running = self._in_flight
-        if running is None:
+        plan, commands = self._in_flight, [item for item in list(self.inbox) if isinstance(item, Command)]
+        if plan is None or not commands:
             return False
-        (background, numbers), ended = running, set[int]()
-        for command in [item for item in list(self.inbox) if isinstance(item, Command)]:
-            request = command.generation.request
-            if background and command.verb in STARTING and request.priority is not Priority.BACKGROUND:
+        requests = {d.request.generation for d in plan.demands if isinstance(d, ActiveBranch)}
+        for command in commands:
+            ends = command.verb == "cancel" or (plan.portions and command.verb in INTERRUPTING)
+            urgent = command.generation.request.priority is not Priority.BACKGROUND
+            comes = urgent and command.verb in STARTING and self.queue.runs_background
+            if comes or (ends and requests == {command.generation}):
                 return True
-            if command.verb in INTERRUPTING and numbers == frozenset((command.generation.number,)):
-                ended.add(command.branch)
-                live = {branch.index for branch in command.generation.branches if branch.live}
-                if -1 in ended or live <= ended:
-                    return True
         return False
 
     def read_for_caller(self, demands: Sequence[Demand]) -> Sequence[Portion]:
@@ -411,20 +346,15 @@ class Scheduler:
 
     def _record(self, plan: Plan) -> None:
         """Record the rows of a successful decode in the cache."""
-        for group in plan.groups:
-            seqs = [demand.seq for demand in group]
-            self.cache.advance(seqs, (group[0].last_token,), written=True)
+        for active in plan.writing:
+            self.cache.advance(active.seq, (active.last_token,), written=True)
         for portion in plan.portions:
-            self.cache.advance((portion.demand.seq,), portion.tokens)
+            self.cache.advance(portion.demand.seq, portion.tokens)
 
     def _apply_results(self, plan: Plan) -> None:
         """Give each branch of a successful decode its logits, and those that read their progress."""
         self.loop.now = time.monotonic()
-        rows = [
-            (row, active) for row, group in enumerate(plan.groups) for active in group
-            if isinstance(active, ActiveBranch)
-        ]  # fmt: skip
-        self.loop.next_tokens(rows)
+        self.loop.next_tokens(list(enumerate(plan.writing)))
         for reader, tokens, row, answers in plan.portions:
             if reader.seq >= 0 and isinstance(reader, ActiveBranch):
                 self._advance_reader(reader, len(tokens), row, answers)
@@ -488,11 +418,11 @@ class Scheduler:
             path, before = active.path, active.length - 1
             if active.seq >= 0 or not 0 < before < self.window:
                 continue
-            if cache.tree.logits_after(path, active.namespace) is not None:
+            if cache.tree.logits_after(path, active.salt) is not None:
                 continue
-            if cache.tree.resumable(path, active.namespace, before).end < before:
+            if cache.tree.resumable(path, active.salt, before).end < before:
                 continue
-            room = cache.count_missing_cells(path, active.namespace, before) + len(rows)
+            room = cache.count_missing_cells(path, active.salt, before) + len(rows)
             urgency, active.urgency = active.urgency, Priority.BACKGROUND
             if cache.free_cells(room, background=True) and cache.allocate(active, path, before):
                 rows.append(active)
@@ -500,10 +430,10 @@ class Scheduler:
         whole = [active for active in rows if cache.tree.tip[active.seq].end == active.length - 1]
         if whole:
             plan = self._fill_batch(whole, (), 0)
-            if self._run_batch(0, len(plan.groups), False) == OK:
+            if self._run_batch(0, len(whole), False) == OK:
                 self._record(plan)
-                for row, group in enumerate(plan.groups):
-                    self.cache.store_logits(group[0].seq, self.context.logits(row))
+                for row, active in enumerate(whole):
+                    self.cache.store_logits(active.seq, self.context.logits(row))
         for active in rows:
             self.cache.release(active)
 

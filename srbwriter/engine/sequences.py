@@ -24,7 +24,7 @@ from .parameters import notation
 from .sampling import Chain, SamplerTemplate, check_sampling
 from .scheduler import Scheduler
 from .seeds import derive_seed
-from .tree import SHARED, Demand
+from .tree import Demand
 from .types import ContextOverflow, InvalidRequest, NoRoom, NotANumber, NotSupported, Priority, Sampling
 
 _TEMPLATES = 32  # settings whose sampler templates are kept
@@ -38,7 +38,7 @@ class _Sequence(Demand):
     __slots__ = ("accepted", "chain", "ids", "logits", "sampling")
 
     def __init__(self, sampling: Sampling, chain: Chain) -> None:
-        super().__init__(Priority.NORMAL, SHARED)
+        super().__init__(Priority.NORMAL, "")
         self.ids: list[int] = []
         self.accepted: list[int] = []  # by the sampler, and not evaluated yet
         self.logits: Logits | None = None  # after the last of ids
@@ -148,10 +148,10 @@ class Sequences:
         """
         added: dict[int, tuple[_Sequence, list[int]]] = {}
         for seq, given in tokens.items():
-            sequence, new = self._find(seq), self._token_ids(given)
+            sequence = self._find(seq)
+            new = self._checked(given, len(sequence.ids))
             if not sequence.ids and not new:
                 raise InvalidRequest("tokens", f"sequence {seq} is empty: give it a token first")
-            self._check_length(len(sequence.ids) + len(new))
             added[seq] = sequence, new
         with self._turn():
             for sequence, new in added.values():
@@ -193,8 +193,8 @@ class Sequences:
 
     def accept(self, seq: int, token: int) -> None:
         """Tell the sampler that ``token`` comes next; :meth:`eval` adds it to the sequence."""
-        sequence, (token,) = self._find(seq), self._token_ids((token,))
-        self._check_length(len(sequence.ids) + len(sequence.accepted) + 1)
+        sequence = self._find(seq)
+        (token,) = self._checked((token,), len(sequence.ids) + len(sequence.accepted))
         with self._turn():
             sequence.chain.accept(token)
             sequence.accepted.append(token)
@@ -213,14 +213,13 @@ class Sequences:
                 raise InvalidRequest("seq", f"there is no sequence {seq!r}")
         return sequence
 
-    def _token_ids(self, tokens: Iterable[SupportsIndex]) -> list[int]:
+    def _checked(self, tokens: Iterable[SupportsIndex], before: int) -> list[int]:
+        """Return the ids of tokens that come after ``before`` others."""
         ids = [operator.index(token) for token in tokens]
         check_ids("tokens", ids, self.model.n_vocab)
+        if before + len(ids) > self.window:
+            raise ContextOverflow(before + len(ids), self.window)
         return ids
-
-    def _check_length(self, length: int) -> None:
-        if length > self.window:
-            raise ContextOverflow(length, self.window)
 
     # ---- cells and samplers, between two steps
 
@@ -270,7 +269,7 @@ class Sequences:
         """Evaluate all ids of ``sequences`` and set their logits. Raises NoRoom."""
         tree = self.cache.tree
         for sequence in sequences:
-            row = tree.logits_after(sequence.ids, SHARED)
+            row = tree.logits_after(sequence.ids, "")
             most = len(sequence.ids) - (row is None)
             if self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):
                 self.cache.release(sequence)

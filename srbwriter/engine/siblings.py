@@ -12,7 +12,6 @@ draws from all of these, and parts later.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,12 +19,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import Drawn, InvalidRequest, NotANumber, Sampling
+from .types import InvalidRequest, NotANumber, Sampling
 
 if TYPE_CHECKING:
     from .branch import ActiveBranch
     from .constraints import Constraint
-    from .generation import Buffer
     from .sampling import Chain
 
 Logits: TypeAlias = "NDArray[np.float32]"
@@ -43,9 +41,9 @@ class Siblings:
         self._branches = branches
         self._discarded: list[Sequence[int]] = []  # beginnings of attempts that nobody wanted
 
-    def discard(self, buffer: Buffer) -> None:
+    def discard(self, branch: ActiveBranch) -> None:
         """Note how an attempt began that was rolled again."""
-        if begun := _begun(buffer):
+        if begun := _beginning(branch):
             self._discarded.append(begun)
 
     def parted(self, branch: ActiveBranch) -> bool:
@@ -55,9 +53,7 @@ class Siblings:
         if count >= DEPTH:
             return True
         for other in self._branches:
-            theirs = other.buffer.ids
-            if len(theirs) <= count:
-                theirs = _begun(other.buffer)
+            theirs = _beginning(other)
             if other is not branch and (len(theirs) > count or other.branch.live):
                 common = min(count, len(theirs))
                 if mine[:common] == theirs[:common]:
@@ -66,34 +62,27 @@ class Siblings:
 
     def draw(self, branch: ActiveBranch, logits: Logits, constraint: Constraint | None) -> int | None:
         """Choose a token; None where no token is allowed."""
-        chain, buffer = branch.chain, branch.buffer
+        chain, mine, handle = branch.chain, branch.buffer.ids, branch.branch
         assert chain is not None
         tokens, chances = _distribution(chain, logits, constraint)
         if not len(tokens):
             return None
-        mine, count = buffer.ids, len(buffer.ids)
-        begun = [_begun(other.buffer) for other in self._branches if other is not branch]
+        count = len(mine)
+        begun = [_beginning(other) for other in self._branches if other is not branch]
         taken = [ids[count] for ids in (*begun, *self._discarded) if len(ids) > count and ids[:count] == mine]
         left = np.where(np.isin(tokens, taken), 0.0, chances)
         left = left if left.any() else chances
         # The chance belongs to this attempt, this place in it, and how often it went back.
-        handle = branch.branch
         chance = _chance(handle.seed, count, handle.bans) if handle.bans else _chance(handle.seed, count)
-        place = int(left.argmax()) if chain.greedy else _at(left, chance)
-        token = int(tokens[place])
-        drawn, among = buffer.drawn, float(left[place] / left.sum())
-        while drawn and drawn[-1].position >= count:  # the branch has gone back before a banned phrase
-            drawn.pop()
-        drawn.append(Drawn(count, token, math.log(chances[place]), math.log(among)))
+        token = int(tokens[int(left.argmax()) if chain.greedy else _at(left, chance)])
+        branch.begun = [*mine, token]
         return token
 
 
-def _begun(buffer: Buffer) -> list[int]:
+def _beginning(branch: ActiveBranch) -> list[int]:
     """Return the first tokens of an attempt, with the one behind them that ended it, where that is known."""
-    count, begun = len(buffer.ids), buffer.ids[:DEPTH]
-    if buffer.drawn and buffer.drawn[-1].position == count:  # in order of their places
-        begun += [drawn.token for drawn in buffer.drawn if drawn.position == count]
-    return begun
+    ids = branch.buffer.ids
+    return branch.begun if len(branch.begun) > len(ids) else ids[:DEPTH]
 
 
 def _chance(seed: int, *place: int) -> float:

@@ -2,7 +2,8 @@
 
 A node is a run of tokens. It is resident while sequences hold its cells (``node.seqs``), and stored while
 host memory has its state (``node.state``); it can be both. A sequence is a path from a root to its tip.
-Stored nodes hang below resident ones, and each namespace has a root of its own. The tree only keeps account:
+Stored nodes hang below resident ones. Each salt has a root of its own: tokens evaluated
+for one are not found for another. The tree only keeps account:
 its owner applies each :class:`Merge` to the cells. Pure Python, for one thread; it knows nothing of
 llama.cpp.
 """
@@ -15,19 +16,8 @@ from typing import Any, NamedTuple
 
 from .types import Priority
 
-
-class Namespace(NamedTuple):
-    """The part of the tree that holds a path. Tokens evaluated in one namespace are not found in another.
-
-    ``salt`` is that of the request. ``root`` is above 0 for a request that shares nothing.
-    """
-
-    root: int = 0
-    salt: str = ""
-
-
-SHARED = Namespace()
-"""The default namespace."""
+PRIVATE = "\0"
+"""The salts of requests that share nothing begin with it."""
 _EMPTY_ROOTS = 64
 """Roots that may stay although nothing is held below them."""
 
@@ -35,11 +25,11 @@ _EMPTY_ROOTS = 64
 class Demand:
     """A demand for the logits after a path of tokens. Subclasses have the path."""
 
-    __slots__ = ("namespace", "seq", "urgency")
+    __slots__ = ("salt", "seq", "urgency")
 
-    def __init__(self, urgency: Priority, namespace: Namespace) -> None:
+    def __init__(self, urgency: Priority, salt: str) -> None:
         self.urgency = urgency
-        self.namespace = namespace
+        self.salt = salt
         self.seq = -1  # the sequence that evaluates the path; -1 while the demand waits
 
     @property
@@ -91,13 +81,13 @@ class Node:
     """
 
     __slots__ = (
-        "children", "end", "last_used", "logits", "namespace", "parent", "seqs", "state", "tokens", "written",
+        "children", "end", "last_used", "logits", "salt", "parent", "seqs", "state", "tokens", "written",
     )  # fmt: skip
 
     def __init__(self, parent: Node | None, tokens: list[int], end: int, written: bool = False) -> None:
         self.parent = parent
         self.tokens, self.end, self.written = tokens, end, written
-        self.namespace: Namespace = SHARED if parent is None else parent.namespace
+        self.salt: str = "" if parent is None else parent.salt
         self.children: dict[int, Node] = {}  # by their first tokens
         self.seqs: set[int] = set()  # sequences that hold these cells
         self.state: State | None = None
@@ -139,37 +129,37 @@ class TokenTree:
 
     def __init__(self, rows: int = 64, whole: bool = False) -> None:
         self.whole = whole
-        self._roots: dict[Namespace, Node] = {}
+        self._roots: dict[str, Node] = {}
         self.cells = 0  # sum of the resident runs
         self.stored_bytes = 0
         self.tip: dict[int, Node] = {}
         self._rows: OrderedDict[Node, None] = OrderedDict()  # nodes with stored logits, oldest first
         self._most_rows = rows
         self._clock = 0
-        self._matched: tuple[Sequence[int], int, Namespace, Node, int] | None = None  # the last match
+        self._matched: tuple[Sequence[int], int, str, Node, int] | None = None  # the last match
 
     # ---- looking up
 
-    def root(self, namespace: Namespace = SHARED) -> Node:
-        """Return the start of all paths of a namespace."""
-        root = self._roots.get(namespace)
+    def root(self, salt: str = "") -> Node:
+        """Return the start of all paths of a salt."""
+        root = self._roots.get(salt)
         if root is None:
             if len(self._roots) > _EMPTY_ROOTS:
                 self._roots = {n: root for n, root in self._roots.items() if root.seqs or root.children}
-            root = self._roots[namespace] = Node(None, [], 0)
-            root.namespace = namespace
+            root = self._roots[salt] = Node(None, [], 0)
+            root.salt = salt
         return root
 
-    def match(self, ids: Sequence[int], namespace: Namespace = SHARED) -> tuple[Node, int]:
+    def match(self, ids: Sequence[int], salt: str = "") -> tuple[Node, int]:
         """Return the node in which the longest held prefix of ``ids`` ends, and the length of the prefix.
 
         The last answer is kept until nodes change: all branches at a prompt of 8000 tokens ask for it,
         several times each, and it takes a tenth of a millisecond.
         """
         last = self._matched
-        if last is not None and last[0] is ids and last[1] == len(ids) and last[2] == namespace:
+        if last is not None and last[0] is ids and last[1] == len(ids) and last[2] == salt:
             return last[3], last[4]
-        node: Node = self.root(namespace)
+        node: Node = self.root(salt)
         held, length, position = node, 0, 0
         while position < len(ids) and (child := node.children.get(ids[position])) is not None:
             offset = common_prefix(child.tokens, ids, position, len(ids))
@@ -178,15 +168,15 @@ class TokenTree:
                 held, length = child, position
             if offset < len(child.tokens):
                 break
-        self._matched = ids, len(ids), namespace, held, length
+        self._matched = ids, len(ids), salt, held, length
         return held, length
 
-    def resumable(self, ids: Sequence[int], namespace: Namespace, most: int) -> Node:
+    def resumable(self, ids: Sequence[int], salt: str, most: int) -> Node:
         """Return the last node on the path of ``ids`` from which a sequence can be resumed.
 
         It ends at position ``most`` at the latest; a node is split for that.
         """
-        node, length = self.match(ids, namespace)
+        node, length = self.match(ids, salt)
         end = min(length, most)
         if self.whole:
             while node.parent is not None and (
@@ -202,9 +192,9 @@ class TokenTree:
         """Return the sequences from which another can be forked at the end of ``node``."""
         return [seq for seq in node.seqs if not self.whole or self.tip[seq] is node]
 
-    def logits_after(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Any:
+    def logits_after(self, ids: Sequence[int], salt: str = "") -> Any:
         """Return the stored logits after exactly ``ids``, or None."""
-        node, length = self.match(ids, namespace)
+        node, length = self.match(ids, salt)
         if node.logits is None or not length == len(ids) == node.end:
             return None
         self._rows.move_to_end(node)
@@ -217,52 +207,35 @@ class TokenTree:
 
     # ---- growing
 
-    def append(self, seq: int, token: int) -> bool:
-        """Record that a token was evaluated for ``seq``; False where :meth:`advance` is needed.
+    def advance(self, seq: int, tokens: Sequence[int], written: bool = False) -> Sequence[Merge]:
+        """Record that ``tokens`` were evaluated for ``seq``.
 
-        This is the usual step of a branch that has parted from its siblings.
-        """
-        tip = self.tip[seq]
-        if not tip.written or tip.children or len(tip.seqs) > 1 or not _may_grow(tip):
-            return False
-        self._matched = None
-        tip.tokens.append(token)
-        tip.end += 1
-        self.cells += 1
-        return True
-
-    def advance(self, seqs: Sequence[int], tokens: Sequence[int], written: bool = False) -> list[Merge]:
-        """Record that ``tokens`` were evaluated for ``seqs``, which all end at one tip.
-
-        Where the tree has the same tokens in cells already, the sequences move there: the merges to be done
+        Where the tree has the same tokens in cells already, the sequence moves there: the merges to be done
         are returned.
         """
-        node, done, merges = self.tip[seqs[0]], 0, list[Merge]()
+        node, merges = self.tip[seq], list[Merge]()
         self._matched = None
-        while done < len(tokens):
-            child = node.children.get(tokens[done])
+        while tokens:
+            child = node.children.get(tokens[0])
             if child is None:
-                if (
-                    not node.children and len(node.seqs) == len(seqs)
-                    and node.written == written and _may_grow(node)
-                ):  # fmt: skip
-                    node.tokens += tokens[done:]
-                    node.end += len(tokens) - done
+                self.cells += len(tokens)
+                alone = not node.children and len(node.seqs) == 1 and node.parent is not None
+                if alone and node.written == written and node.logits is None and node.state is None:
+                    node.tokens += tokens
+                    node.end += len(tokens)
                 else:
-                    end = node.end + len(tokens) - done
-                    child = node.children[tokens[done]] = Node(node, list(tokens[done:]), end, written)
-                    self._move_down(seqs, child)
-                self.cells += len(tokens) - done
+                    child = node.children[tokens[0]] = Node(node, [*tokens], node.end + len(tokens), written)
+                    self._move_down(seq, child)
                 break
-            length = common_prefix(child.tokens, tokens, done, len(tokens))
+            length = common_prefix(child.tokens, tokens, 0, len(tokens))
             child = self.split(child, length)
             if child.seqs:
                 merges.append(Merge(next(iter(child.seqs)), node.end, child.end))
             else:
                 self.cells += length  # it was only stored
                 child.written = written
-            self._move_down(seqs, child)
-            node, done = child, done + length
+            self._move_down(seq, child)
+            node, tokens = child, tokens[length:]
         return merges
 
     def attach_sequence(self, seq: int, node: Node) -> None:
@@ -304,10 +277,6 @@ class TokenTree:
         self._rows.move_to_end(node)
         if len(self._rows) > self._most_rows:
             self._rows.popitem(last=False)[0].logits = None
-
-    @property
-    def stored_rows(self) -> int:
-        return len(self._rows)
 
     def mark_used(self, node: Node | None) -> None:
         """Mark the path to ``node`` as just used."""
@@ -356,9 +325,9 @@ class TokenTree:
             old.users -= 1
             self.stored_bytes -= 0 if old.users else old.size
 
-    def add_state(self, ids: Sequence[int], state: State, namespace: Namespace = SHARED) -> None:
+    def add_state(self, ids: Sequence[int], state: State, salt: str = "") -> None:
         """Let ``state`` be that of the end of ``ids``, unless that is held or what comes before is not."""
-        node, length = self.match(ids, namespace)
+        node, length = self.match(ids, salt)
         if self.whole:
             while len(node.tokens) > max(length - node.start, 0) and node.parent is not None:
                 node = node.parent  # its state, if it has one, is that of another text
@@ -396,10 +365,9 @@ class TokenTree:
 
     # ---- inside
 
-    def _move_down(self, seqs: Sequence[int], child: Node) -> None:
-        child.seqs.update(seqs)
-        for seq in seqs:
-            self.tip[seq] = child
+    def _move_down(self, seq: int, child: Node) -> None:
+        child.seqs.add(seq)
+        self.tip[seq] = child
 
     def _remove_from(self, node: Node, seq: int) -> None:
         node.seqs.discard(seq)
@@ -429,11 +397,6 @@ class TokenTree:
         if node.logits is not None:
             node.logits = None
             self._rows.pop(node, None)
-
-
-def _may_grow(node: Node) -> bool:
-    """Whether nothing depends on where a node ends, but for its sequences and children."""
-    return node.parent is not None and node.logits is None and node.state is None
 
 
 def _below(node: Node) -> Iterator[Node]:

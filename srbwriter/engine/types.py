@@ -195,11 +195,6 @@ class Sampling(Record, frozen=True):
         "DRY breakers", "Texts that end a repetition for DRY.",
         most=limits.BREAKERS, flags="--dry-sequence-breaker",
     )] = ("\n", ":", '"', "*")
-    loop_guard: Annotated[int, _repeats(
-        "Loop guard",
-        "A passage that stands so often in a row is a loop: the branch goes back to before it and "
-        "writes something else. 3 is a good value; 0 is off.", 0, limits.LOOP_TIMES, 1, flags="--loop-guard",
-    )] = 0
     mirostat: Annotated[int, _other(
         "Mirostat", "Keep the surprise of the text even, instead of filtering: version 1 or 2; 0 is off.",
         0, 2, 1, aliases="mirostat_mode", flags="--mirostat", elsewhere="llamacpp",
@@ -437,18 +432,6 @@ class TokenLogprob(Record, frozen=True):
     top: tuple[tuple[int, float], ...] = ()
 
 
-class Drawn(NamedTuple):
-    """A token that was drawn together with siblings, and natural-log probabilities after all filters.
-
-    ``logprob`` is that of the branch's own distribution; ``among`` that of what siblings had left of it.
-    """
-
-    position: int  # in the branch
-    token: int
-    logprob: float
-    among: float
-
-
 class PromptProgress(Record, frozen=True):
     """``done`` of ``total`` prompt tokens are in the cache; ``cached`` of them were before."""
 
@@ -598,8 +581,6 @@ class EngineStats(Record, frozen=True):
     used_cells: int = 0
     total_cells: int = 0
     used_sequences: int = 0
-    total_sequences: int = 0
-    logits_rows: int = 0
     host_bytes: int = 0  # of states in host memory
     disk_bytes: int = 0  # of states on disk
     saved_tokens: int = 0  # copied out of the cells
@@ -607,4 +588,3 @@ class EngineStats(Record, frozen=True):
     damaged_states: int = 0  # that could not be read back
     live_branches: int = 0
     waiting_requests: int = 0
-    running_requests: int = 0

@@ -41,6 +41,7 @@ _BOMS = (
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
 _UNPACK = "is compressed, or an archive", "unpack it, and import what is in it"
 _REFUSED = {
+    b'380242cd {"srbwriter":': ("is a story", "give it a name in .srbw, and open it"),
     b"SQLite format 3\0": ("is a database", "if it is a story, open it; it needs no import"),
     b"%PDF-": ("is a PDF, which has places of letters and no text", "import what it was made from"),
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (

@@ -63,7 +63,7 @@ def read_own(document: Document) -> StoryDraft:
         problem, _, place = str(error).partition(" - at ")
         place = place.strip("`$.") or "the top level"
         raise FormatError(document.name, place, f"a story ({problem})") from error
-    numbers = {f"story.nodes.{at}": (node.order, node.number or 1) for at, node in enumerate(story.nodes)}
+    numbers = {f"story.nodes.{at}": (node.order,) for at, node in enumerate(story.nodes)}
     numbers |= {f"story.days.{day}": astuple(done) for day, done in story.days.items()}
     for place, values in numbers.items():
         if not all(abs(value) < _MOST for value in values):

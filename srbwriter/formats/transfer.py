@@ -29,7 +29,7 @@ from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.connection import in_brief, lock_of, making, remove
+from srbwriter.story.disk import in_brief, lock_of, making, remove
 from srbwriter.story.model import (
     DamagedStory,
     DraftError,

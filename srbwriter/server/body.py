@@ -142,12 +142,13 @@ class Body:
 V = TypeVar("V")
 
 
-def misspelt(body: Body, own: Iterable[str]) -> str:
+def misspelt(body: Body, own: Sequence[str]) -> str:
     """Return a note about fields that nobody reads, each with the likeliest name; "" if there are none.
 
     ``own`` are the fields of the path beside the parameters.
     """
-    known = {*own, *BY_NAME, *REFUSED, *IGNORED, *_OF_EVERY_DIALECT}
+    read = (name for name, row in BY_NAME.items() if row.name not in OF_DIALECTS or row.name in own)
+    known = {*own, *read, *REFUSED, *IGNORED, *_OF_EVERY_DIALECT}
     notes: list[str] = []
     for name in [name[:60] for name in body.values if name not in known][:5]:
         like = difflib.get_close_matches(name, known, 1)
@@ -356,10 +357,7 @@ def read_stop(body: Body, base: Stop) -> Stop:
 
 
 def read_options(body: Body, overflow: str = "error") -> dict[str, Any]:
-    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400).
-
-    ``overflow`` is the usual one.
-    """
+    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400)."""
     return {"overflow": overflow, **_set_values(body, _OPTIONS, None)}
 
 

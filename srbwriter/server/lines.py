@@ -553,7 +553,7 @@ class LineServer:
         return [await asyncio.start_server(self._come, sock=one) for one in self._listening]
 
     async def _read_preload(self) -> None:
-        """Evaluate what conversations begin with, and pin it in the cache."""
+        """Evaluate what conversations begin with."""
         if self._preload is None:
             return
         services = self._services
@@ -563,8 +563,6 @@ class LineServer:
             record = await services.submit([request], Client("preload", True), new_id())
             await services.finish(record)
             ids = record.generation.prompt_ids
-            if engine.capabilities.has("pins"):
-                await asyncio.to_thread(engine.pin, "preload", ids)
             self._start = Talk((TokenRun(self._preload, ids, engine.info.vocab),), len(ids))
         except (ApiError, EngineError, Fatal) as error:
             self._trouble = f"the preloaded prompt cannot be used: {error}"

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
+from srbwriter.config import ConfigError
 from srbwriter.engine.types import DEFAULT_MAX_BRANCHES, Sampling, Stop
 
 
@@ -65,12 +66,8 @@ class ServerSettings:
         object.__setattr__(self, "host", hosts)
 
 
-class ServerError(Exception):
+class ServerError(ConfigError):
     """Settings with which the server cannot be started. ``problems`` has a line for each, with the cure."""
-
-    def __init__(self, *problems: str) -> None:
-        self.problems = problems
-        super().__init__("\n".join(problems))
 
 
 class AddressError(ServerError):

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
@@ -249,7 +251,7 @@ class Prompter:
         self._outlined: tuple[object, str] = None, ""
         saved = cast(Any, story.value("layout"))
         if saved:
-            self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
+            self._layouts[saved["node"]] = msgspec.convert(saved["layout"], Layout)
 
     def assemble(
         self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None,
@@ -309,7 +311,7 @@ class Prompter:
         if self._layouts.get(node) != assembly.layout:
             self._layouts[node] = assembly.layout
             if self.story.read_only is None and assembly.layout != Layout():
-                self.story.put_value("layout", {"node": node, "layout": assembly.layout.to_json()})
+                self.story.put_value("layout", {"node": node, "layout": msgspec.to_builtins(assembly.layout)})
 
     def prompt(self, assembly: Assembly) -> tuple[TokenRun, ...]:
         """Return the tokens of the prompt; words typed at its end stay text, so that they can be healed."""
@@ -326,7 +328,7 @@ class Prompter:
         parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
         parts += [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
         return Context(
-            parts, len(assembly.tokens), self.engine.n_ctx, [str(p) for p in assembly.problems],
+            parts, len(assembly.tokens), self.engine.n_ctx, list(assembly.problems),
             self.frame.describe(settings), self.frame.apply(settings).template is not None,
         )  # fmt: skip
 

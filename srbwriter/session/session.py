@@ -277,9 +277,6 @@ class Session:
             self._prompter = Prompter(self.story, engine)
             self._prompter.tell = self.book.tell
             self.story.use_token_sizes(token_sizes(engine))
-            if not self.capabilities.has("loop_guard"):  # it is on by default
-                self.sampling = replace(self.sampling, loop_guard=0)
-                self.usual = replace(self.usual, sampling=replace(self.usual.sampling, loop_guard=0))
             if self.round is not None and self.round.generation is None:
                 try:
                     self.begin_round(self.round)

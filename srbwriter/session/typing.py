@@ -16,8 +16,8 @@ from .round import Round
 _LETTER = re.compile(r"[^\W_]|[“\"'‘«—–]")
 _ACTIONS = {
     "type": "your words", "edit": "your words", "paste": "paste", "rewrite": "text by the model",
-    "add": "added passage", "merge": "join", "delete": "deletion", "restore": "restored branch",
-    "reorder": "new order", "move_chapter": "move of a chapter",
+    "add": "added passage", "delete": "deletion", "restore": "restored branch",
+    "move_chapter": "move of a chapter",
 }  # fmt: skip
 """Names of the story's verbs; a verb that is missing here is shown as it is."""
 _MARKS = {"bookmark": "bookmark", "labels": "tags", "note": "note", "title": "title"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from srbwriter.prose import Unit
 from srbwriter.story.edits import Edit
 from srbwriter.story.model import (
     ROOT,
@@ -10,8 +9,6 @@ from srbwriter.story.model import (
     Blocked,
     Damage,
     DamagedStory,
-    Hit,
-    Marks,
     NodeId,
     NoSuchNode,
     NotAStory,
@@ -22,11 +19,9 @@ from srbwriter.story.model import (
     Refused,
     SecondFile,
     Settings,
-    Span,
     State,
     StoryError,
     TokenSizes,
-    TooNew,
 )
 from srbwriter.story.node import Node
 from srbwriter.story.story import Story
@@ -37,8 +32,6 @@ __all__ = [
     "Damage",
     "DamagedStory",
     "Edit",
-    "Hit",
-    "Marks",
     "NoSuchNode",
     "Node",
     "NodeId",
@@ -50,12 +43,9 @@ __all__ = [
     "ReadOnlyStory",
     "Refused",
     "SecondFile",
-    "Span",
     "Settings",
     "State",
     "Story",
     "StoryError",
     "TokenSizes",
-    "TooNew",
-    "Unit",
 ]

@@ -7,34 +7,27 @@ made, because the times of a file change when it is moved. Callers decide when t
 from __future__ import annotations
 
 import contextlib
-import errno
-import json
 import os
 import re
 import shutil
-import sqlite3
 import time
 from dataclasses import dataclass
-from itertools import count, takewhile
 from pathlib import Path
-from secrets import token_hex
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.connection import connect, inode_of, log_of, not_saved, remove
-from srbwriter.story.journal import FileLock, read_log
-from srbwriter.story.model import DamagedStory, NotAStory, NotSaved
-from srbwriter.story.store import SUFFIX, VERSION, put_rows
+from srbwriter.story.disk import inode_of, remove, saving
+from srbwriter.story.journal import FileLock
+from srbwriter.story.model import DamagedStory, NotAStory, StoryError
+from srbwriter.story.store import SUFFIX, new_token, write_whole
 
 KEEP_DAYS = 14
 DELETED = "deleted"
 """The name of the copy that a deleted story becomes. Named copies are never removed."""
 
 _OWNER = ".story"
-_DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"
-_PART = re.compile(r"\.(\d+)\.part(-journal)?$")
-_DAILY = re.compile(r"day (\d{4}-\d\d-\d\d)")
-_NAMED = re.compile(r"named (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d) (.+)")
+_MOMENT = "%Y-%m-%d %H.%M.%S"
+_NAME = re.compile(r"day (\d{4}-\d\d-\d\d)|named (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d) (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +43,27 @@ class Backup:
 def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
     """Make today's copy unless it exists, and return it; remove the oldest daily ones beyond ``keep``.
 
-    Copies dated in the future were made before the clock was set back, and count as the oldest.
-
     Raises NotSaved or DamagedStory.
     """
-    target = folder / f"day {time.strftime(_DAY, time.localtime(now))}{SUFFIX}"
+    target = folder / f"day {time.strftime('%Y-%m-%d', time.localtime(now))}{SUFFIX}"
     there = target.exists()
     if not there:
-        _clear_parts(folder)
-        _copy(source, target)
+        copy_story(source, target)
     claim(folder, source)
-    if there:
-        return None
-    daily = [copy.path for copy in backups(folder) if not copy.name]  # the newest first
-    today = daily.index(target)
-    for old in [*daily[today:], *daily[:today]][max(keep, 1) :]:
+    others = [copy.path for copy in backups(folder) if not copy.name and copy.path != target]
+    for old in others[max(keep, 1) - 1 :]:
         old.unlink(missing_ok=True)
-    return target
+    return None if there else target
 
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
     """Make a named copy, which stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
-    moment = time.strftime(_MOMENT, time.localtime(now))
-    slug = re.sub(r"[^\w .,()-]+", "_", name).strip() or "snapshot"
-    slug = paths.shortened(slug[:80], library.LONGEST_NAME)
-    target, number = folder / f"named {moment} {slug}{SUFFIX}", 2
+    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], library.LONGEST_NAME)
+    stem = f"named {time.strftime(_MOMENT, time.localtime(now))} {slug or 'snapshot'}"
+    target, number = folder / f"{stem}{SUFFIX}", 2
     while target.exists():
-        target, number = folder / f"named {moment} {slug} {number}{SUFFIX}", number + 1
-    _copy(source, target)
+        target, number = folder / f"{stem} {number}{SUFFIX}", number + 1
+    copy_story(source, target)
     claim(folder, source)
     return target
 
@@ -106,39 +92,36 @@ def backups(folder: Path) -> list[Backup]:
     """Return all copies in ``folder``, newest first, by the dates in their names."""
     found: list[Backup] = []
     for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
-        daily, named = _DAILY.fullmatch(path.stem), _NAMED.fullmatch(path.stem)
-        with contextlib.suppress(ValueError, OverflowError):  # an impossible date
-            if daily:
-                found.append(Backup(path, "", _seconds(daily[1], _DAY), path.stat().st_size))
-            elif named:
-                found.append(Backup(path, named[2], _seconds(named[1], _MOMENT), path.stat().st_size))
+        if match := _NAME.fullmatch(path.stem):
+            at = time.mktime(time.strptime(match[2] or f"{match[1]} 00.00.00", _MOMENT))
+            found.append(Backup(path, match[3] or "", at, path.stat().st_size))
     return sorted(found, key=lambda copy: (copy.at, copy.path.name), reverse=True)
 
 
-def _seconds(moment: str, form: str) -> float:
-    return time.mktime(time.strptime(moment, form))
+def newest_good(folder: Path) -> Backup | None:
+    """Return the newest copy in ``folder`` that can be read whole."""
+    from srbwriter.story.open import read_story
+
+    for copy in backups(folder):
+        with contextlib.suppress(StoryError):
+            if read_story(copy.path).damage is None:
+                return copy
+    return None
 
 
 def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     """Return the subfolder of ``folder`` with the copies of the story in ``file``, also after the file moved.
 
-    ``uuid`` is the story's own. A file and a duplicate of it share the uuid, so each subfolder names its
-    file: see :func:`claim`. Severe damage loses the uuid; then the titles of the copies are compared.
+    ``uuid`` is the story's own; severe damage loses it. A file and a duplicate of it share the uuid, so each
+    subfolder names its file: see :func:`claim`.
     """
-    if uuid:
-        names = (f"{uuid} {number}" if number > 1 else str(uuid) for number in count(1))
-        there = list(takewhile(os.path.isdir, (folder / name for name in names)))
-        owners = {below: _owner(below) for below in there}
-        ours = [b for b, owner in owners.items() if owner and inode_of(owner) == inode_of(file)]
-        left = [b for b, owner in owners.items() if owner is None or not owner.exists()]
-        free = folder / (f"{uuid} {len(there) + 1}" if there else str(uuid))
-        return [*ours, *left, free][0]
-    for below in sorted(folder.iterdir()) if folder.is_dir() else ():
-        for copy in backups(below)[:1]:
-            with contextlib.suppress(NotAStory):
-                if library.file_name(library.info(copy.path).title) == file.stem:
-                    return below
-    return folder / file.stem
+    begin = str(uuid or "")
+    below = [b for b in sorted(folder.iterdir()) if b.name.startswith(begin)] if folder.is_dir() else []
+    owners = {sub: _owner(sub) for sub in below}
+    ours = [sub for sub, owner in owners.items() if owner and inode_of(owner) == inode_of(file)]
+    left = [sub for sub, owner in owners.items() if begin and (owner is None or not owner.exists())]
+    free = folder / (f"{begin or file.stem} {len(below) + 1}" if begin and below else begin or file.stem)
+    return [*ours, *left, free][0]
 
 
 def claim(folder: Path, file: Path) -> None:
@@ -156,96 +139,35 @@ def _owner(folder: Path) -> Path | None:
         return None
 
 
-def restore(backup: Path, target: Path) -> Path:
-    """Write the copy to the new story ``target``. Raises NotAStory if it exists, NotSaved or DamagedStory."""
-    if target.exists():
-        raise NotAStory(target, "is already there — choose another name")
-    _copy(backup, target)
-    return target
+def copy_story(source: Path, target: Path) -> Path:
+    """Copy a story whole to the new file ``target``, also while it is being written to.
 
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a story whole, also while it is being written to. The copy has a token of its own.
-
-    A temporary file is renamed to ``target`` when it is complete.
+    The copy has a token of its own. Raises NotAStory if ``target`` exists, NotSaved or DamagedStory.
     """
-    temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
-    try:
+    from srbwriter.story.open import read_story
+
+    image = read_story(source)
+    if image.damage is not None:
+        raise DamagedStory(source, image.damage.problem)
+    with saving(target):
         paths.make_folder(target.parent)
-        temp.touch(paths.OWN_FILE)  # unlike SQLite, the system gives the reason for a failure
-        _copy_database(source, temp)
-        library.rename(temp, target)
-    except FileExistsError as error:
-        if not target.exists():  # the folder's path is a file
-            raise NotSaved(target, f"{error.filename} is no folder", full=False) from error
-        raise NotAStory(target, "is already there — choose another name") from None
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise not_saved(target, error) from error
-        raise DamagedStory(source, str(error)) from error
-    except OSError as error:
-        raise not_saved(target, error) from error
-    finally:
-        with contextlib.suppress(OSError):
+        temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.part")
+        temp.unlink(missing_ok=True)
+        write_whole(temp, image.rows, new_token())
+        try:
+            library.rename(temp, target)
+        except FileExistsError:
             temp.unlink()
+            raise NotAStory(target, "is already there — choose another name") from None
+    return target
 
 
 def keep_old(path: Path, folder: Path, name: str) -> None:
     """Copy the file of an older version as it is, with SQLite's log beside it. Raises NotSaved."""
-    moment = time.strftime(_MOMENT, time.localtime())
-    target = folder / f"named {moment} {name}{SUFFIX}"
-    try:
+    target = folder / f"named {time.strftime(_MOMENT)} {name}{SUFFIX}"
+    with saving(target):
         paths.make_folder(folder)
         for suffix in ("", "-wal", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(f"{path}{suffix}", f"{target}{suffix}")
-    except OSError as error:
-        raise not_saved(target, error) from error
     claim(folder, path)
-
-
-def _clear_parts(folder: Path) -> None:
-    """Remove the temporary files of copies whose process has ended."""
-    for left in folder.glob(".*.part*"):
-        found = _PART.search(left.name)
-        if found is not None and not _runs(int(found[1])):
-            with contextlib.suppress(OSError):
-                left.unlink()
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:
-        return error.errno == errno.EPERM
-    return True
-
-
-def _copy_database(source: Path, target: Path) -> None:
-    log = read_log(source) if log_of(source).exists() else None
-    mode = "ro" if os.access(source.parent, os.W_OK) else "ro&immutable=1"
-    with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as new:
-        new.execute("PRAGMA synchronous = OFF")  # one sync at the end suffices
-        with contextlib.closing(connect(source, mode)) as old:
-            old.backup(new)
-        new.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a log beside it
-        if new.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-            token = new.execute("SELECT json FROM value WHERE key = 'token'").fetchone()
-            new.execute("BEGIN")
-            if log is not None and token is not None:
-                put_rows(new, log.after(json.loads(token[0])) or {})
-            new.execute("UPDATE value SET json = ? WHERE key = 'token'", (json.dumps(token_hex(8)),))
-            new.execute("COMMIT")
-    descriptor = os.open(target, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def newest_good(folder: Path) -> Backup | None:
-    """Return the newest copy in ``folder`` that can be read whole."""
-    for copy in backups(folder):
-        if not library.info(copy.path).problem:
-            return copy
-    return None

@@ -1,17 +1,10 @@
-"""Edits of a text: find them between two texts, and assign them to the nodes of a path.
-
-Nothing here knows spans, or how a node is changed.
-"""
+"""Edits of a text, and how they are found between two texts."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, overload
-
-from srbwriter.story.model import NodeId
-from srbwriter.unspaced import CHARACTER
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 _WORD = re.compile(r"\w+|\W+")
 _ALIKE = 6
@@ -24,26 +17,6 @@ class Edit(NamedTuple):
     start: int
     end: int
     text: str
-
-
-class Pieces(Protocol):
-    """A path's text as a sequence of pieces."""
-
-    def __len__(self) -> int: ...
-    @overload
-    def __getitem__(self, at: int, /) -> Piece: ...
-    @overload
-    def __getitem__(self, at: slice, /) -> Sequence[Piece]: ...
-
-
-class Piece(NamedTuple):
-    """The part of a path's text that a node holds: characters ``begin`` to ``end``."""
-
-    node: NodeId
-    begin: int
-    end: int
-    model: bool  # whether a model wrote it
-    streaming: bool = False  # whether the model still writes at its end
 
 
 def same_start(a: str, b: str) -> int:
@@ -131,59 +104,3 @@ def _again(a: Sequence[str], b: Sequence[str], i: int, j: int) -> tuple[int, int
         if i + reach >= len(a) and j + reach >= len(b):
             return len(a), len(b)
         reach *= 4
-
-
-def refined(edits: Sequence[Edit], read: Callable[[int, int], str]) -> list[Edit]:
-    """Split a single edit into edits of the words that differ; of several, leave out what changes nothing."""
-    if len(edits) != 1:
-        return [e for e in edits if e.end - e.start != len(e.text) or read(e.start, e.end) != e.text]
-    return hunks(read(edits[0].start, edits[0].end), edits[0].text, edits[0].start)
-
-
-def touched(pieces: Pieces, start: int, stop: int) -> Sequence[Piece]:
-    """Return the pieces that an edit of characters ``start`` to ``stop`` changes.
-
-    An insertion between nodes goes into the first that a person wrote, or into the last that no model is
-    writing, since text can only be added at the end of that one.
-    """
-    low = bisect_left(pieces, start, key=lambda piece: piece.end)
-    there = pieces[low : bisect_right(pieces, stop, key=lambda piece: piece.begin)]
-    within = [p for p in there if p.begin < stop and start < p.end and p.begin < p.end]
-    ended = next((p for p in reversed(there) if not p.streaming), there[-1])
-    return within or [next((p for p in there if not p.model), ended)]
-
-
-def node_edits(pieces: Pieces, edits: Iterable[Edit]) -> dict[NodeId, list[Edit]]:
-    """Return ``edits`` as edits of the nodes that they touch, in the order of the path.
-
-    New words go into the first of the nodes whose text they replace.
-    """
-    found: dict[NodeId, list[Edit]] = {}
-    for start, stop, words in edits:
-        for piece in touched(pieces, start, stop):
-            head, tail = max(start - piece.begin, 0), min(stop, piece.end) - piece.begin
-            found.setdefault(piece.node, []).append(Edit(head, tail, words))
-            words = ""
-    return found
-
-
-def whole_words(old: str, start: int, stop: int, words: str) -> tuple[int, int, str]:
-    """Extend a hunk to whole words: two different words may share letters at their ends."""
-    if words and _in_word(words[0]) and _in_word(old[start]):
-        while start > 0 and _in_word(old[start - 1]):
-            start -= 1
-            words = old[start] + words
-    if words and _in_word(words[-1]) and _in_word(old[stop - 1]):
-        while stop < len(old) and _in_word(old[stop]):
-            words += old[stop]
-            stop += 1
-    return start, stop, words
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() and not CHARACTER.match(character)
-
-
-def lettered(text: str) -> bool:
-    """Whether ``text`` has a letter or a digit."""
-    return any(character.isalnum() for character in text)

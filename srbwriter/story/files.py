@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from srbwriter.story import library
-from srbwriter.story.backup import Backup, restore
+from srbwriter.story.backup import Backup, copy_story
 from srbwriter.story.model import NotAStory
 from srbwriter.story.story import Story
 
@@ -33,14 +33,14 @@ def begin(title: str, folder: Path) -> Path:
 
 def copy_as(source: Path, target: Path, title: str) -> Path:
     """Copy a story file as a new story called ``title``. Raises StoryError."""
-    with Story.open(restore(source, target)) as story:
+    with Story.open(copy_story(source, target)) as story:
         story.set_apart(title)
     return target
 
 
 def undelete(copy: Backup, target: Path) -> Path:
     """Restore a deleted story to the file ``target``, and remove its backup. Raises StoryError."""
-    restore(copy.path, target)
+    copy_story(copy.path, target)
     copy.path.unlink()
     return target
 

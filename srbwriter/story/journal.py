@@ -1,37 +1,30 @@
-"""The journal of an open story: one thread that writes behind it, and the log beside the file.
+"""The journal of an open story: a thread that writes behind it, and the lock that makes it the only one.
 
-A batch of rows goes to the log within 0.4 s, at the cost of one sync, and a second after the last change the
-log is folded into the file and emptied: a story at rest is one whole file. Each batch has a random token; the
-log says on which token it builds, and the file has the token of what was folded last. So a log is applied to
-the file that it belongs to, and to no other. Where another program has replaced the file, the story goes on
-in a second one. Where the disk takes no words, the whole story is written elsewhere, and saved later.
+A batch of rows goes to the log beside the file within 0.4 s, at the cost of one sync, and a second after the
+last change the log is folded into the file and emptied: a story at rest is one whole file. The log says on
+which token it builds, so it is applied to the file that it belongs to, and to no other. Where another program
+has replaced the file, the story goes on in a second one. Where the disk takes no words, the whole story is
+written elsewhere, and saved later.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import socket
-import sqlite3
-import struct
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
-from typing import Any
-from zlib import crc32
-
-import msgpack
 
 from srbwriter import paths
-from srbwriter.story import store
-from srbwriter.story.connection import CLOSE_IT, lock_of, log_of, not_saved, state_of
-from srbwriter.story.model import NotSaved, SecondFile
+from srbwriter.story.disk import CLOSE_IT, lock_of, log_of, saving, state_of
+from srbwriter.story.library import place_of_second
+from srbwriter.story.model import JsonObject, NotSaved, SecondFile
+from srbwriter.story.store import Replaced, append, last_batch, line, lines, new_token, write_whole
 from srbwriter.story.tree import Rows
 
 log = logging.getLogger(__name__)
@@ -46,10 +39,7 @@ LONG_LOG = 16 * 2**20
 """Bytes of a log that is folded while changes go on."""
 
 _AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts after a failure; the last one repeats
-_HEAD = struct.Struct(">II")  # length and checksum of a record
-
-
-# -- the lock ----------------------------------------------------------------------------------------
+_SPARE = 2**20  # bytes of rows that are not valid any more, which a file may hold in any case
 
 
 class InUse(Exception):
@@ -63,8 +53,8 @@ class InUse(Exception):
 class FileLock:
     """The lock that gives a story one writer, until :meth:`release`. Raises InUse or OSError.
 
-    A file beside the story is locked, never the story itself: closing any descriptor of a file drops the
-    locks that SQLite has on it. The system releases the lock when the process ends.
+    A file beside the story is locked, since the story's own may be replaced. The system releases the lock
+    when the process ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -93,78 +83,15 @@ class FileLock:
     def take(cls, path: Path) -> FileLock:
         """Lock the story at ``path``, but raise NotSaved instead of InUse or OSError."""
         try:
-            return cls(path)
+            with saving(path):
+                return cls(path)
         except InUse as error:
             raise NotSaved(path, f"the story {error.problem}", full=False, cure=CLOSE_IT) from None
-        except OSError as error:
-            raise not_saved(path, error) from error
 
     def release(self) -> None:
         with contextlib.suppress(OSError):
             self.path.unlink()
         os.close(self._fd)
-
-
-# -- the log -----------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Log:
-    """What a log holds: the token that it builds on, and (token, rows) of each batch."""
-
-    base: str = ""
-    story: str = ""
-    batches: list[tuple[str, Rows]] = field(default_factory=list[tuple[str, Rows]])
-
-    def after(self, token: str | None) -> Rows | None:
-        """Return the rows that a file with ``token`` lacks; None if the log is of another file."""
-        known = [self.base, *(name for name, _ in self.batches)]
-        if token not in known:
-            return None
-        rows: Rows = {}
-        for _, more in self.batches[known.index(token) :]:
-            rows |= more
-        return rows
-
-    @property
-    def all(self) -> Rows:
-        rows: Rows = {}
-        for _, more in self.batches:
-            rows |= more
-        return rows
-
-
-def read_log(path: Path) -> Log | None:
-    """Return the log beside the story at ``path``, as far as it was written whole; None if there is none."""
-    try:
-        data = log_of(path).read_bytes()
-    except OSError:
-        return None
-    found, at = Log(), 0
-    while at + _HEAD.size <= len(data):
-        length, total = _HEAD.unpack_from(data, at)
-        record = data[at + _HEAD.size : at + _HEAD.size + length]
-        if len(record) < length or crc32(record) != total:
-            break
-        at += _HEAD.size + length
-        try:
-            what = msgpack.unpackb(record, use_list=False, strict_map_key=False)  # pyright: ignore
-            if isinstance(what, dict):
-                found.base, found.story = str(what["base"]), str(what["story"])  # pyright: ignore
-            else:
-                token, rows = what  # pyright: ignore
-                found.batches.append((token, {(table, key): row for table, key, row in rows}))  # pyright: ignore
-        except (ValueError, TypeError, KeyError):
-            break
-    return found
-
-
-def _record(what: Any) -> bytes:
-    data: bytes = msgpack.packb(what)  # pyright: ignore
-    return _HEAD.pack(len(data), crc32(data)) + data
-
-
-# -- the journal -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,20 +123,20 @@ class Journal:
     Args:
         lock: the lock of the story, which is released with the journal.
         whole: returns all rows of the story in memory.
-        summary: returns values that a list of stories shows, as the story is now.
+        summary: returns what a list of stories shows, as the story is now.
         rescue: the file that the story is written to while the disk takes no words.
         moved: called with the second file, after another program has replaced the first.
     """
 
     def __init__(
         self, path: Path, token: str, lock: FileLock, whole: Callable[[], Rows],
-        summary: Callable[[], Rows], rescue: Path, moved: Callable[[SecondFile], object],
+        summary: Callable[[], JsonObject], rescue: Path, moved: Callable[[SecondFile], object],
     ) -> None:  # fmt: skip
         self.path, self.rescue = path, rescue
         self._lock, self._whole, self._summary, self._moved = lock, whole, summary, moved
-        self._story = rescue.stem
         self._token = self._folded = token  # of the last batch in the log, and of the file
-        self._seen: object = state_of(path)
+        self._seen = state_of(path)
+        self._bytes = self._seen[2] if self._seen is not None else 0  # of the file when it was written whole
         self._wake = threading.Condition()
         self._writing = threading.RLock()  # held while the log changes
         self._waiting: Rows = {}
@@ -218,21 +145,19 @@ class Journal:
         self._put = self._saved = 0  # batches
         self._urgent = self._closing = False
         self._trouble: NotSaved | None = None
-        self._proved = False  # the disk has taken something
         self._failed, self._not_before, self._fold_not_before = 0, 0.0, 0.0
         self._last = 0.0  # the time of the last change
         self._folding: threading.Thread | None = None
         self._replaced = False  # found by a fold
         self._thread: threading.Thread | None = None
-        self._log = -1
-        self._size = 0
+        self._log, self._size = -1, 0
         self._begin_log()
 
     def _begin_log(self) -> None:
         """Make an empty log, which says on which token it builds."""
         if self._log < 0:
             self._log = os.open(log_of(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.OWN_FILE)
-        head = _record({"base": self._token, "story": self._story})
+        head = line({"base": self._token, "story": self.rescue.stem})
         os.ftruncate(self._log, 0)
         os.pwrite(self._log, head, 0)
         self._size = len(head)
@@ -241,8 +166,6 @@ class Journal:
 
     def put(self, rows: Rows) -> None:
         """Write ``rows`` behind what was put before."""
-        if not rows:
-            return
         with self._wake:
             now = self._last = time.monotonic()
             self._waiting |= rows
@@ -255,21 +178,16 @@ class Journal:
             self._wake.notify_all()
 
     @property
-    def pending(self) -> int:
-        """The number of batches that are not on the disk; 0 means saved."""
-        return self._put - self._saved
-
-    @property
     def state(self) -> SaveState:
         with self._wake:
             age = time.monotonic() - self._since if self._since is not None else 0.0
-            return SaveState(not self.pending and self._trouble is None, age, self._trouble)
+            return SaveState(self._put == self._saved and self._trouble is None, age, self._trouble)
 
     def flush(self, seconds: float = 60.0) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""
         with self._wake:
             wanted, failed, ends = self._put, self._failed, time.monotonic() + seconds
-            while self._saved < wanted and self._thread is not None:
+            while self._saved < wanted:
                 self._urgent = True
                 if self._trouble is not None:
                     self._not_before = 0.0
@@ -293,11 +211,12 @@ class Journal:
         for thread in (self._thread, self._folding):
             if thread is not None and thread is not threading.current_thread():
                 thread.join()
-        if problem is None:
+        if problem is None and self._put:
             with contextlib.suppress(NotSaved):
-                if self._put:
-                    self._check_file()
+                self._check_file()
             self._fold(dict(self._unfolded), self._token)
+            with contextlib.suppress(OSError):
+                self._write_anew()
         os.close(self._log)
         if problem is None and self._folded == self._token:
             with contextlib.suppress(OSError):
@@ -319,34 +238,32 @@ class Journal:
     def _next(self) -> Callable[[], None] | None:
         """Wait until something is to be done; None when the journal is closed."""
         with self._wake:
-            while True:
-                now, folding = time.monotonic(), self._folding is not None and self._folding.is_alive()
-                if self._closing:
-                    return None
-                due = float("inf")
+            while not self._closing:
+                now, due = time.monotonic(), float("inf")
                 if self._waiting:
                     asked = now if self._urgent else (self._since or now) + DELAY_SECONDS
                     due = max(asked, self._not_before)
                     if due <= now:
                         return self._append
-                if self._unfolded and not folding:
+                if self._unfolded and not (self._folding is not None and self._folding.is_alive()):
                     rest = now if self._size > LONG_LOG else self._last + REST_SECONDS
                     fold = max(rest, self._fold_not_before)
                     if fold <= now:
                         return self._begin_fold
                     due = min(due, fold)
-                self._wake.wait(None if due == float("inf") else max(due - now, 0.0))
+                self._wake.wait(None if due == float("inf") else due - now)
+            return None
 
     def _append(self) -> None:
         """Write what waits to the log."""
         with self._wake:
             rows, self._waiting = self._waiting, {}
             upto, since, self._since, self._urgent = self._put, self._since, None, False
+        token = new_token()
         try:
             self._check_file()
-            token = token_hex(8)
-            with self._writing:
-                data = _record([token, [[*key, row] for key, row in rows.items()]])
+            with self._writing, saving(self.path):
+                data = b"".join(lines(rows, token))
                 try:
                     if os.pwrite(self._log, data, self._size) < len(data):
                         raise OSError(28, os.strerror(28))
@@ -359,27 +276,22 @@ class Journal:
                 self._token = token
         except Exception as error:  # of whatever kind, the rows are kept
             trouble = error if isinstance(error, NotSaved) else NotSaved(self.path, repr(error), full=False)
-            trouble = not_saved(self.path, error) if isinstance(error, OSError) else trouble
             log.warning("not saved: %s", trouble)
+            self._rescue()
             with self._wake:
                 self._waiting = rows | self._waiting
                 self._since = since or self._since
-            self._rescue()
-            with self._wake:
                 again = _AGAIN_SECONDS[min(self._failed, len(_AGAIN_SECONDS) - 1)]
-                self._trouble, self._failed, self._not_before = (
-                    trouble,
-                    self._failed + 1,
-                    time.monotonic() + again,
-                )
+                self._trouble, self._failed = trouble, self._failed + 1
+                self._not_before = time.monotonic() + again
                 self._wake.notify_all()
             return
+        if self._trouble is not None:
+            self.rescue.unlink(missing_ok=True)
         with self._wake:
             self._unfolded |= rows
             self._saved = upto
-            if self._trouble is not None or not self._proved:
-                self._trouble, self._failed, self._not_before, self._proved = None, 0, 0.0, True
-                self.rescue.unlink(missing_ok=True)  # also of an earlier run, which was read at the opening
+            self._trouble, self._failed, self._not_before = None, 0, 0.0
             self._wake.notify_all()
 
     def _rescue(self) -> None:
@@ -388,11 +300,9 @@ class Journal:
         try:
             paths.make_folder(part.parent)
             part.unlink(missing_ok=True)
-            rows = self._whole()
-            rows["value", "builds on"] = "builds on", json.dumps(self._token)
-            store.write_whole(part, rows, token_hex(8))
+            write_whole(part, {**self._whole(), ("value", "builds on"): self._token}, new_token())
             paths.replace_durably(part, self.rescue)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             log.error("what the disk refuses cannot be put elsewhere: %s", error)
 
     # -- into the file -----------------------------------------------------------------------------
@@ -401,9 +311,7 @@ class Journal:
         with self._wake:
             rows, self._unfolded = self._unfolded, {}
             token = self._token
-        self._folding = threading.Thread(
-            target=self._fold, args=(rows, token), name="srbwriter-fold", daemon=False
-        )
+        self._folding = threading.Thread(target=self._fold, args=(rows, token), name="srbwriter-fold")
         self._folding.start()
 
     def _fold(self, rows: Rows, token: str) -> None:
@@ -411,12 +319,12 @@ class Journal:
         if not rows:
             return
         try:
-            store.fold(self.path, rows | self._summary(), token, self._folded)
-        except (store.Replaced, OSError, sqlite3.Error) as error:
+            append(self.path, rows, token, self._folded, self._summary())
+        except (Replaced, OSError) as error:
             log.warning("the log of %s is not in its file yet: %r", self.path, error)
             with self._wake:
                 self._unfolded = rows | self._unfolded
-                self._replaced = self._replaced or isinstance(error, store.Replaced)
+                self._replaced = self._replaced or isinstance(error, Replaced)
                 self._fold_not_before = time.monotonic() + _AGAIN_SECONDS[-1]
             return
         with self._writing:
@@ -427,6 +335,15 @@ class Journal:
         with self._wake:
             self._wake.notify_all()
 
+    def _write_anew(self) -> None:
+        """Write the file without rows that are not valid any more, if most of it is such rows."""
+        if self._seen is None or self._seen[2] < 2 * self._bytes + _SPARE or self._folded != self._token:
+            return
+        part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        write_whole(part, self._whole(), self._token)
+        os.chmod(part, self.path.stat().st_mode & 0o777)
+        paths.replace_durably(part, self.path)
+
     def _check_file(self) -> None:
         """Go on in another file if the story's has been replaced, moved or deleted. Raises NotSaved."""
         if self._folding is not None and self._folding.is_alive():
@@ -434,21 +351,17 @@ class Journal:
         now = state_of(self.path)
         if now == self._seen and not self._replaced:
             return
-        if now is not None and store.token_of(self.path) == self._folded:
-            self._seen, self._replaced = now, False
-            return
-        try:
-            self._go_on(deleted=now is None)
-        except (OSError, sqlite3.Error) as error:
-            raise not_saved(self.path, error) from error
+        with saving(self.path):
+            if now is not None and _token_of(self.path) == self._folded:
+                self._seen, self._replaced = now, False
+            else:
+                self._go_on(deleted=now is None)
 
     def _go_on(self, deleted: bool) -> None:
         """Write the story as it is in memory to a second file, and go on there."""
-        from srbwriter.story.library import place_of_second
-
-        rows, token = self._whole(), token_hex(8)
-        target = self.path if deleted else place_of_second(self.path, rows)
-        store.write_whole(target, rows | self._summary(), token)
+        rows, token, first = self._whole(), new_token(), self.path
+        target = first if deleted else place_of_second(first, rows)
+        write_whole(target, rows, token)
         with self._writing, self._wake:
             self._unfolded.clear()
             self._token = self._folded = token
@@ -456,12 +369,18 @@ class Journal:
             if not deleted:
                 old, self._lock = self._lock, FileLock.take(target)
                 os.close(self._log)
-                log_of(self.path).unlink(missing_ok=True)
+                log_of(first).unlink(missing_ok=True)
                 old.release()
-                second = SecondFile(self.path, target)
                 self.path, self._log = target, -1
             self._begin_log()
             self._seen = state_of(target)
         if not deleted:
-            log.warning("%s", second)  # pyright: ignore[reportPossiblyUnboundVariable]
-            self._moved(second)  # pyright: ignore[reportPossiblyUnboundVariable]
+            log.warning("%s was replaced by another program; the story goes on in %s", first, target)
+            self._moved(SecondFile(first, target))
+
+
+def _token_of(path: Path) -> str | None:
+    try:
+        return last_batch(path).token
+    except Exception:  # of whatever kind, it is another file
+        return None

@@ -9,30 +9,19 @@ import contextlib
 import json
 import os
 import re
-import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import NamedTuple
 
 from srbwriter import paths
-from srbwriter.story.connection import NO_STORY, log_of, not_saved
-from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, TooNew
-from srbwriter.story.store import SUFFIX, VERSION, looks_like_story, opened, version_of
+from srbwriter.story.disk import log_of, not_saved, saving
+from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, NotSaved, TooNew
+from srbwriter.story.store import SUFFIX, VERSION, last_batch, summary_of
 from srbwriter.story.tree import Rows
-from srbwriter.story.words import Count
+from srbwriter.story.upgrade import read_old
 
 LONGEST_NAME = 150
 """Bytes of a file name. File systems allow 255; a number, a suffix and the names of its logs need room."""
-
-_LINE = """
-    WITH RECURSIVE line (id, parent, words, edges, depth) AS (
-        SELECT id, parent, words, edges, 0 FROM node
-        WHERE id = (SELECT CAST(json AS INTEGER) FROM value WHERE key = 'current')
-        UNION ALL
-        SELECT node.id, node.parent, node.words, node.edges, depth + 1
-        FROM node JOIN line ON node.id = line.parent
-        LIMIT 1 + (SELECT count(*) FROM node)
-    ) SELECT words, edges FROM line ORDER BY depth DESC"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,37 +51,20 @@ def info(path: Path) -> StoryInfo:
         stat = path.stat()
     except OSError as error:
         raise NotAStory(path, error.strerror or str(error)) from error
-    modified = max(stat.st_mtime, _modified(log_of(path)))
-    title, words, nodes, problem = path.stem, 0, 0, ""
+    shown: JsonObject = {}
+    problem = ""
     try:
-        with opened(path) as db:
-            version = version_of(db, path)
-            known = dict[str, str](db.execute("SELECT key, json FROM value WHERE key IN ('title', 'words')"))
-            title = str(json.loads(known["title"]))
-            nodes = int(db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0])
-            if version == VERSION:
-                words = int(json.loads(known.get("words", "0")))
-            else:
-                words = Count.total(db.execute(_LINE).fetchall()).words
-    except NotSaved as error:  # it cannot be read now
-        problem = str(error)
+        last = last_batch(path)
+        shown = last.summary if last.version == VERSION else summary_of(read_old(path).rows)
+        problem = "is damaged" if last.damage is not None or last.behind is not None else ""
+    except OSError as error:  # it cannot be read now
+        problem = str(not_saved(path, error))
     except TooNew as error:
         problem = error.problem
-    except DamagedStory as error:
-        code = getattr(error.__cause__, "sqlite_errorcode", 0)
-        if code == sqlite3.SQLITE_NOTADB and not looks_like_story(path):
-            raise NotAStory(path, NO_STORY) from error
+    except DamagedStory:
         problem = "is damaged"
-    except (sqlite3.Error, TypeError, ValueError, KeyError):
-        problem = "is damaged"
-    return StoryInfo(path, title, words, nodes, modified, stat.st_size, problem)
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+    title, words, nodes = shown.get("title") or path.stem, shown.get("words", 0), shown.get("nodes", 0)
+    return StoryInfo(path, title, words, nodes, stat.st_mtime, stat.st_size, problem)
 
 
 def stories(folder: Path) -> list[StoryInfo]:
@@ -121,9 +93,7 @@ def free_path(folder: Path, title: str) -> Path:
 
 def place_of_second(path: Path, rows: Rows) -> Path:
     """Return an unused path beside ``path`` for the writer's version of it, and name it so in ``rows``."""
-    row = rows.get(("value", "title"))
-    title = json.loads(row[1]) if row else path.stem
-    rows["value", "title"] = "title", json.dumps(f"{title} (your version)")
+    rows["value", "title"] = f"{rows.get(('value', 'title')) or path.stem} (your version)"
     return free_path(path.parent, f"{path.stem} your version")
 
 
@@ -133,21 +103,21 @@ class Taken(NotAStory):
 
 def move(path: Path, target: Path) -> Path:
     """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
-    if not path.is_file():
-        raise NotAStory(path, "does not exist")
     from srbwriter.story.journal import FileLock
 
+    if not path.is_file():
+        raise NotAStory(path, "does not exist")
     lock = FileLock.take(path.resolve())
     try:
         if log_of(path).exists():  # of a program that was killed
-            raise NotSaved(
-                path, "it was not closed", full=False, cure="open it once, which saves its last words"
-            )
-        rename(path, target)
-    except FileExistsError:
-        raise Taken(target, "is already there — choose another name") from None
-    except OSError as error:
-        raise not_saved(target, error) from error
+            cure = "open it once, which saves its last words"
+            raise NotSaved(path, "it was not closed", full=False, cure=cure)
+        with saving(path):
+            rename(path, target)
+    except NotSaved as error:
+        if isinstance(error.__cause__, FileExistsError):
+            raise Taken(target, "is already there — choose another name") from None
+        raise
     finally:
         lock.release()
     return target
@@ -157,9 +127,7 @@ def rename(path: Path, target: Path) -> None:
     """Rename a file without overwriting another. Raises FileExistsError or OSError."""
     try:
         os.link(path, target)  # unlike a rename, a link never overwrites
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
+    except OSError:  # there is one, or the file system has no links
         if target.exists():
             raise FileExistsError(target) from None
         path.rename(target)
@@ -167,8 +135,7 @@ def rename(path: Path, target: Path) -> None:
         path.unlink()
 
 
-@dataclass(frozen=True, slots=True)
-class Recent:
+class Recent(NamedTuple):
     """A recently opened story; ``at`` is in Unix seconds."""
 
     path: Path
@@ -188,21 +155,21 @@ class RecentStories:
 
     def add(self, path: Path, title: str, at: float) -> None:
         """Put a story first in the list. Errors while writing the list are ignored."""
-        path = paths.expanded(path).resolve()
-        self._write([Recent(path, title, at), *(r for r in self._read() if r.path != path)])
+        self._put(path, Recent(paths.expanded(path).resolve(), title, at))
 
     def remove(self, path: Path) -> None:
-        path = paths.expanded(path).resolve()
-        self._write([r for r in self._read() if r.path != path])
+        self._put(path)
 
     def _read(self) -> list[Recent]:
         try:
-            rows = cast(list[dict[str, Any]], json.loads(self._file.read_text("utf-8")))
+            rows = json.loads(self._file.read_text("utf-8"))
             return [Recent(Path(row["path"]), str(row["title"]), float(row["at"])) for row in rows]
         except (OSError, ValueError, TypeError, KeyError):
             return []
 
-    def _write(self, found: list[Recent]) -> None:
-        rows = [{"path": str(r.path), "title": r.title, "at": r.at} for r in found[: self._most]]
+    def _put(self, path: Path, *first: Recent) -> None:
+        path = paths.expanded(path).resolve()
+        found = [*first, *(recent for recent in self._read() if recent.path != path)][: self._most]
+        rows = [{**recent._asdict(), "path": str(recent.path)} for recent in found]
         with contextlib.suppress(OSError):
             paths.write_atomic(self._file, json.dumps(rows, indent=1).encode())

@@ -11,8 +11,8 @@ and back. A draft is data: only :func:`check_draft` checks it. Conventions for e
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from operator import add
@@ -176,17 +176,15 @@ class Settings:
         return replace(above, **values)
 
 
-def settings_text(settings: Settings) -> str | None:
+def settings_json(settings: Settings) -> JsonObject | None:
     """Return the set fields of ``settings`` as JSON; None if there are none."""
-    if settings == Settings():
-        return None
     values = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
-    return json.dumps(values) if values else None
+    return values or None
 
 
-def settings_from(text: str | None) -> Settings:
-    """The inverse of :func:`settings_text`."""
-    values = cast(dict[str, Any], json.loads(text) if text else {})
+def settings_from(values: JsonObject | None) -> Settings:
+    """The inverse of :func:`settings_json`."""
+    values = deepcopy(values or {})
     lore = cast(list[dict[str, Any]], values.get("lore", []))
     values["lore"] = [LoreEntry(**entry) for entry in lore]
     if values.get("template"):
@@ -236,8 +234,6 @@ class DraftNode:
     settings: Settings = field(default_factory=Settings)
     created: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
-    number: int | None = None
-    """Its number in the original story, if ``id`` is another name; interface values refer to numbers."""
 
     def mark(self, **marks: Any) -> None:
         """Change marks, by the field names of :class:`Marks`."""
@@ -342,24 +338,14 @@ def path_to(draft: StoryDraft, node_id: str) -> list[DraftNode]:
     return path[::-1]
 
 
-def reading_order(draft: StoryDraft, *, with_deleted: bool = True) -> Iterator[DraftNode]:
-    """Depth-first, siblings in order, without recursion (a novel is deeper than the call stack)."""
-    children = children_by_parent(draft)
-    stack = [draft.root]
-    while stack:
-        node = stack.pop()
-        if node.marks.deleted and not with_deleted:
-            continue
-        yield node
-        stack.extend(reversed(children[node.id]))
-
-
 def without_deleted(draft: StoryDraft) -> StoryDraft:
     """Return the draft without the bin; the current node becomes its nearest living ancestor."""
-    nodes = list(reading_order(draft, with_deleted=False)) or [DraftNode(id=draft.root.id)]
-    kept = {node.id for node in nodes}
-    living = [node.id for node in path_to(draft, draft.current_id) if node.id in kept]
-    return replace(draft, nodes=nodes, current_id=living[-1] if living else nodes[0].id)
+    kept: dict[str | None, DraftNode] = {}
+    for node in draft.nodes:
+        if not kept or (node.parent_id in kept and not node.marks.deleted):
+            kept[node.id] = node
+    here = next(node.id for node in reversed(path_to(draft, draft.current_id)) if node.id in kept)
+    return replace(draft, nodes=list(kept.values()), current_id=here)
 
 
 def as_object(value: JsonValue) -> JsonObject:
@@ -377,12 +363,10 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A search result: best first; the snippet has matches between ``\\x02`` and ``\\x03``."""
+    """A node that was found, and its text around the first match."""
 
     node: NodeId
     snippet: str
-    score: float
-    binned: bool = False
 
 
 class Blocked(StrEnum):
@@ -392,7 +376,6 @@ class Blocked(StrEnum):
     IN_USE = "in_use"
     NO_PERMISSION = "no_permission"
     DAMAGED = "damaged"
-    NO_COPY = "no_copy"  # it is of an older version, and would be brought up to date only after a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,41 +405,31 @@ class SecondFile:
 class Damage:
     """The unreadable parts of a damaged file. Nodes whose parent was lost are below the root.
 
-    ``doubtful`` nodes were read, but their text, marks or settings may have changed.
+    ``doubtful`` nodes were read, but may not be as they were written last.
     """
 
     problem: str
     read: int
-    missing_nodes: tuple[NodeId, ...] = ()
-    missing_text: tuple[NodeId, ...] = ()
-    missing_characters: int = 0
+    missing: tuple[NodeId, ...] = ()
     displaced: tuple[NodeId, ...] = ()
     doubtful: tuple[NodeId, ...] = ()
-    other: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.problem}; {counted(self.read, 'node')} read"]
-        if self.missing_nodes:
-            parts.append(f"nodes lost: {numbers(self.missing_nodes)}")
-        if self.missing_text:
-            characters = counted(self.missing_characters, "character")
-            parts.append(f"text of nodes {numbers(self.missing_text)} lost ({characters})")
-        if self.displaced:
-            parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
-        if self.doubtful:
-            parts.append(f"nodes {numbers(self.doubtful)} may not be as they were written — read them over")
-        return "; ".join([*parts, *self.other])
+        for nodes, words in (
+            (self.missing, "lost"),
+            (self.displaced, "without their place, below the root"),
+            (self.doubtful, "not as written, perhaps — read them over"),
+        ):
+            if nodes:
+                more = f" and {len(nodes) - 20} more" if len(nodes) > 20 else ""
+                parts.append(f"nodes {', '.join(map(str, nodes[:20]))}{more}: {words}")
+        return "; ".join(parts)
 
 
 def counted(number: int, noun: str) -> str:
     """Return a count with its noun, whose plural ends in s: ``1 word``, ``2 words``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def numbers(ids: Sequence[NodeId], most: int = 20) -> str:
-    """Return ``ids`` as text, at most ``most`` of them."""
-    shown = ", ".join(map(str, ids[:most]))
-    return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"
 
 
 class StoryError(Exception):

@@ -6,18 +6,29 @@ import contextlib
 import logging
 import os
 import shutil
-import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 
 from srbwriter import paths
-from srbwriter.story import backup, store
-from srbwriter.story.connection import check_file, log_of, not_saved
-from srbwriter.story.journal import FileLock, InUse, Log, read_log
+from srbwriter.story import backup
+from srbwriter.story.disk import check_file, log_of, saving
+from srbwriter.story.journal import FileLock, InUse
 from srbwriter.story.library import free_path, place_of_second
 from srbwriter.story.model import Blocked, NotAStory, ReadOnly, SecondFile, StoryError
-from srbwriter.story.store import Image
+from srbwriter.story.store import (
+    SUFFIX,
+    VERSION,
+    Image,
+    Log,
+    append,
+    check_tree,
+    new_token,
+    read,
+    read_log,
+    summary_of,
+    with_log,
+    write_whole,
+)
 from srbwriter.story.tree import Rows
 from srbwriter.story.upgrade import read_old
 
@@ -33,39 +44,43 @@ class Opened:
     lock: FileLock | None = None
     read_only: ReadOnly | None = None
     second_file: SecondFile | None = None
-    unsaved: Rows = field(default_factory=dict)  # type: ignore[type-arg]
-    """Rows that the file lacks: of a log, or of words that the disk had refused."""
 
 
 def rescue_of(uuid: str) -> Path:
     """Return where the story with ``uuid`` is written to while its disk takes no words."""
-    return paths.state_dir() / "rescued" / f"{uuid}{store.SUFFIX}"
+    return paths.state_dir() / "rescued" / f"{uuid}{SUFFIX}"
 
 
 def read_story(path: Path) -> Image:
     """Read a story as its last writer left it, with the log beside it. Changes nothing.
 
-    Raises NotAStory, TooNew, NotSaved without room for a private copy, or DamagedStory.
+    Raises NotAStory, TooNew, NotSaved without room for a private copy of an old one, or DamagedStory.
     """
-    for _ in range(5):
-        image = store.read(path)
-        if image.version < store.VERSION:
-            return read_old(path)
-        found = read_log(path)
-        rows = found.after(image.token) if found is not None else {}
-        if rows is not None or (found is not None and store.token_of(path) == image.token):
-            return _with_rows(image, rows) if rows else image
-    return image  # pyright: ignore[reportPossiblyUnboundVariable]
+    with saving(path):
+        return _look(path)[0]
 
 
-def _with_rows(image: Image, rows: Rows) -> Image:
-    for key, row in rows.items():
-        if row is None:
-            image.rows.pop(key, None)
-        else:
-            image.rows[key] = row
-    image.rows.pop(("value", "count"), None)
-    return store.checked(image, image.damage.problem if image.damage is not None else "")
+def _look(path: Path) -> tuple[Image, Log | None]:
+    """Return what a file and its log hold together, and the log, which may be that of another file."""
+    image = read(path)
+    for _ in range(5):  # the log may be folded just now
+        if image.version < VERSION:
+            return read_old(path), None
+        left = read_log(path)
+        if left is not None and left.belongs_to(image.token):
+            return with_log(path, image, left), left
+        before = image
+        if left is None or (image := read(path)).token == before.token:
+            break
+    return _without_end(image), left  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def _without_end(image: Image) -> Image:
+    """Return ``image`` with rows that were not written to the end of their batch, as damage."""
+    if image.behind is not None:
+        image.rows |= {key: row for key, row in image.behind.items() if row is not None}
+        check_tree(image, "its end is lost", image.damage.doubtful if image.damage is not None else ())
+    return image
 
 
 def open_story(
@@ -83,13 +98,17 @@ def open_story(
         check_file(path)
         if why is None and lock is None:
             lock, why = locked(path)
-        opened = _read(path, lock, backups or paths.backup_dir()) if lock is not None else None
-        if opened is None:
+        if lock is None:
             opened = Opened(path, read_story(path), read_only=why)
-        damage = opened.image.damage
-        if damage is not None:
+        else:
+            with saving(path):
+                opened = _read(path, lock, backups or paths.backup_dir())
+        if (damage := opened.image.damage) is not None:
             message = f"{path.name} is damaged and was opened for reading only: {damage}"
             opened.read_only = ReadOnly(Blocked.DAMAGED, message)
+            if lock is not None:
+                lock.release()
+            opened.lock = None
         return opened
     except BaseException:
         if lock is not None:
@@ -111,89 +130,82 @@ def locked(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
 
 
 def _read(path: Path, lock: FileLock, backups: Path) -> Opened:
-    """Read a story that is locked, and keep what was left beside it."""
+    """Read a story that is locked, and put what was left beside it into the file, or into a second one."""
     if path.is_relative_to(paths.library_dir().resolve()):
         paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
-    left, token = read_log(path), store.token_of(path)
-    journal = Path(f"{path}-journal")
-    foreign = left is not None and token is not None and left.after(token) is None
-    if foreign and journal.exists():
-        journal.rename(f"{journal}.kept")  # SQLite would lay it over the file
-    image = store.read(path)
-    if image.version < store.VERSION:
-        return Opened(path, _upgraded(path, image.version, backups), lock)
+    image, left = _look(path)
     opened = Opened(path, image, lock)
-    if foreign and left is not None:
-        if left.all:
-            opened.second_file = _second_file(path, image, left, backups)
-        log_of(path).unlink(missing_ok=True)
-    elif left is not None and (rows := left.after(image.token)):
-        opened.unsaved = rows
-        opened.image = _with_rows(image, rows)
-    _take_rescued(opened, left)
+    if image.damage is not None:
+        return opened
+    if image.version < VERSION:
+        _upgrade(path, image, backups)
+    elif left is not None and left.batches and not left.belongs_to(image.token):
+        opened.second_file = _second_file(path, image, left, backups)
+    elif left is not None and left.batches:
+        os.truncate(path, image.end)
+        before, image.token = image.token, left.batches[-1][0]
+        append(path, left.rows, image.token, before, summary_of(image.rows))
+    log_of(path).unlink(missing_ok=True)
+    _take_rescued(opened)
     return opened
 
 
 def _second_file(path: Path, image: Image, left: Log, backups: Path) -> SecondFile | None:
     """Write what a log of another file holds to a second file, upon the nearest version that there is."""
-    base, uuid = image, str(image.value("uuid", ""))
+    base = image
     with contextlib.suppress(StoryError, IndexError):
-        if left.story and left.story != uuid:
-            copies = backup.backups(backup.own_folder(left.story, path, backups))
-            base = store.read(copies[0].path)
-    rows = {**base.rows, **{key: row for key, row in left.all.items() if row is not None}}
-    merged = store.checked(Image(dict(rows)))
+        if left.story and left.story != image.rows.get(("value", "uuid")):
+            base = read(backup.backups(backup.own_folder(left.story, path, backups))[0].path)
+    merged = Image({key: row for key, row in (base.rows | left.rows).items() if row is not None})
+    check_tree(merged, "")
     target = place_of_second(path, merged.rows)
-    try:
-        store.write_whole(target, merged.rows, token_hex(8))
-    except (OSError, sqlite3.Error) as error:
-        raise not_saved(target, error) from error
+    write_whole(target, merged.rows, new_token())
     log.warning("%s was replaced by another program; what was written here is in %s", path, target)
     return SecondFile(path, target)
 
 
-def _take_rescued(opened: Opened, left: Log | None) -> None:
+def _take_rescued(opened: Opened) -> None:
     """Take over what was written elsewhere while the disk took no words."""
-    file = rescue_of(str(opened.image.value("uuid", "")))
+    path, file = opened.path, rescue_of(str(opened.image.rows.get(("value", "uuid"), "")))
     if not file.exists():
         return
     try:
-        found = store.read(file)
-    except StoryError as error:
+        found = read(file)
+    except (StoryError, OSError) as error:
         log.warning("%s cannot be read: %s", file, error)
         return
-    last = left.batches[-1][0] if left is not None and left.batches else opened.image.token
-    if found.damage is None and found.value("builds on") in (last, opened.image.token):
-        found.rows.pop(("value", "builds on"), None)
-        found.token = opened.image.token
-        opened.unsaved, opened.image = dict(found.rows), found
-        opened.unsaved.pop(("value", "token"), None)
+    if found.damage is None and found.rows.pop(("value", "builds on"), "") == opened.image.token:
+        found.token = new_token()
+        _replace(path, found)
+        opened.image = found
     else:
-        target = free_path(opened.path.parent, f"{opened.path.stem} your version")
+        target = free_path(path.parent, f"{path.stem} your version")
         shutil.copyfile(file, target)
-        opened.second_file = SecondFile(opened.path, target)
-        file.unlink()
+        opened.second_file = SecondFile(path, target)
+    file.unlink()
 
 
-def _upgraded(path: Path, version: int, backups: Path) -> Image:
-    """Write a story of an older version anew, after copying it. Raises NotSaved or DamagedStory."""
-    image = read_old(path)
-    if image.damage is not None:
-        return image
-    folder = backup.own_folder(image.value("uuid"), path, backups)
-    backup.keep_old(path, folder, f"before the upgrade from version {version}")
-    part = path.with_name(f".{path.name}.{token_hex(4)}.part")
-    image.token = token_hex(8)
+def _replace(path: Path, image: Image) -> None:
+    """Write a story anew in its own place."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        store.write_whole(part, image.rows, image.token)
+        part.unlink(missing_ok=True)
+        write_whole(part, image.rows, image.token)
         shutil.copymode(path, part)
         paths.replace_durably(part, path)
-    except (OSError, sqlite3.Error) as error:
+    except BaseException:
         part.unlink(missing_ok=True)
-        raise not_saved(path, error) from error
+        raise
+
+
+def _upgrade(path: Path, image: Image, backups: Path) -> None:
+    """Write a story of an older version anew, after copying it. Raises NotSaved or OSError."""
+    folder = backup.own_folder(image.rows.get(("value", "uuid")), path, backups)
+    backup.keep_old(path, folder, "before the upgrade from version 7")
+    image.token = new_token()
+    _replace(path, image)
     for suffix in ("-wal", "-shm", "-journal"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
-    return image
 
 
 def create_story(path: Path, rows: Rows) -> Opened:
@@ -206,13 +218,11 @@ def create_story(path: Path, rows: Rows) -> Opened:
     path = path.resolve()
     lock = FileLock.take(path)
     try:
-        token = token_hex(8)
-        store.write_whole(path, rows, token)
-        return Opened(path, Image(dict(rows), token), lock)
+        image = Image(dict(rows), new_token())
+        write_whole(path, image.rows, image.token)
+        return Opened(path, image, lock)
     except BaseException as error:
         lock.release()
         if isinstance(error, FileExistsError):
             raise NotAStory(path, "is already there — choose another name, or open it") from None
-        if isinstance(error, sqlite3.Error):
-            raise not_saved(path, error) from error
         raise

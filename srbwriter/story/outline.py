@@ -6,14 +6,14 @@ nodes keep their numbers and tokens.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from srbwriter.story.headings import SCENE_BREAK, heading_line, is_scene_break
-from srbwriter.story.model import ROOT, NodeId, Refused
+from srbwriter.story.model import ROOT, Refused
 from srbwriter.story.node import Node
-from srbwriter.story.spans import tidy
+from srbwriter.story.spans import plain
 from srbwriter.story.tree import Tree
 from srbwriter.story.words import words_of
 
@@ -42,7 +42,7 @@ def outline(text: str) -> list[Chapter]:
     at, fenced = 0, False
     for line in text.splitlines(keepends=True):
         bare = line.rstrip()
-        if bare.startswith(("```", "~~~")):
+        if bare.startswith("```"):
             fenced = not fenced
         elif bare and not fenced and not line[0].isalnum():
             if (heading := heading_line(bare)) is not None:
@@ -84,60 +84,30 @@ def heading_at(text: str, at: int, title: str) -> tuple[int, str]:
 def move_chapter(tree: Tree, place: int, later: bool) -> int:
     """Exchange the chapter that holds character ``place`` with the next or previous one, within a verb.
 
-    Scenes move with their chapter; in a text without titles, a scene moves. White space between chapters
-    stays where it is. Returns where the chapter starts now.
+    Scenes move with their chapter; in a text without titles, a scene moves. Returns where it starts now.
     """
-    text = tree.text(tree.current)
-    first, second, third = _neighbours(text, place, later)
-    gaps = first + len(text[first:second].rstrip()), second + len(text[second:third].rstrip())
-    if text[gaps[0] : second] == text[gaps[1] : third]:
-        gaps = second, third
-    edges = (first, gaps[0], second, gaps[1], third)
-    nodes = _cut_at(tree, edges)
-    parts: list[list[Node]] = [[], [], [], [], []]  # upper chapter, space, lower chapter, space, the rest
-    above, at = ROOT, 0
-    for node in nodes:
-        part = (bisect_right if node.text else bisect_left)(edges, at) - 1
-        if part < 0:
-            above = node.id
-        else:
-            parts[part].append(node)
+    edges = _neighbours(tree.text(tree.current), place, later)
+    parts: tuple[list[Node], ...] = [], [], [], []  # what is before, the two chapters, what is behind
+    waiting, at = tree.nodes(tree.path(tree.current)[:0:-1]), 0
+    while waiting:
+        node = waiting.pop()
+        if edge := next((edge for edge in edges if at < edge < at + len(node.text)), None):
+            waiting.append(tree.split_node(node, edge - at))
+        parts[bisect_right(edges, at)].append(node)
         at += len(node.text)
-    _keep_behind(tree, parts[1], parts[0], parts[2])
-    _keep_behind(tree, parts[3], parts[2], parts[4])
-    for some in (parts[2], parts[1], parts[0], parts[3], parts[4]):
+    before, first, second, behind = parts
+    ending = "".join(node.text for node in second)[-2:]
+    if missing := "\n\n"[len(ending) - len(ending.rstrip("\n")) :]:  # the last chapter of a text
+        second.append(tree.add_node(second[-1].id, plain(missing, "writer"), "writer"))
+    above = before[-1].id if before else ROOT
+    for some in (second, first, behind):
         if some:
             if some[0].parent != above:
                 tree.set(some[0], parent=above, place=tree.last_place(above))
             above = some[-1].id
     with tree.verb("move_chapter", above) as action:  # the verb around this one
         action.became = above
-    return first + gaps[1] - gaps[0] if later else first
-
-
-def _cut_at(tree: Tree, edges: Sequence[int]) -> list[Node]:
-    """Let nodes of the path begin at ``edges``; return the nodes of the path."""
-    nodes = tree.nodes(tree.path(tree.current)[1:])
-    for edge in edges:
-        at = 0
-        for index, node in enumerate(nodes):
-            if at < edge < at + len(node.text):
-                tree.check_unwritten(node)
-                nodes.insert(index + 1, tree.split_node(node, edge - at))
-                break
-            at += len(node.text)
-    return nodes
-
-
-def _keep_behind(tree: Tree, space: Sequence[Node], words: Sequence[Node], after: Sequence[Node]) -> None:
-    """Copy ``space``, which moves, to the end of ``words`` for the branches after it that were not picked."""
-    next_node: NodeId = after[0].id if after else 0
-    others = [c for c in tree.all_children(space[-1].id) if c != next_node] if space else []
-    if others:
-        spans = tidy(span for node in space for span in node.spans)
-        copy = tree.add_node(words[-1].id, spans, space[-1].author)
-        for child in others:
-            tree.set(tree.node(child), parent=copy.id)
+    return edges[0] + sum(len(node.text) for node in second) if later else edges[0]
 
 
 def _neighbours(text: str, place: int, later: bool) -> tuple[int, int, int]:

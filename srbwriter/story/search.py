@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from srbwriter.story.model import Hit, State
+from srbwriter.story.model import Hit
 from srbwriter.unspaced import CHARACTER
 
 if TYPE_CHECKING:
     from srbwriter.story.tree import Tree
 
-MARK_START, MARK_END = "\x02", "\x03"
 _AROUND = 40  # characters of an excerpt before the first match
 _EXCERPT = 120
 _PART = re.compile(r'"([^"]*)"|(\S+)')
@@ -33,9 +32,6 @@ _CLUSTER = regex.compile(r"\X")  # a letter with its accents, or the parts of a 
 
 def alike(text: str, case: bool = False) -> str:
     """Return ``text`` in the form in which searches compare it; its length may differ."""
-    if text.isascii():
-        text = text.translate(_TABLE)
-        return text if case else text.lower()
     text = unicodedata.normalize("NFC", text).translate(_TABLE)
     return text if case else unicodedata.normalize("NFC", text.replace("İ", "i").casefold())
 
@@ -77,48 +73,26 @@ def _places(line: str, folded: str, pattern: re.Pattern[str], case: bool) -> Ite
             yield begins[found.start()], begins[found.end()]
 
 
-def search(tree: Tree, query: str, limit: int, with_bin: bool) -> list[Hit]:
-    """Return nodes that contain all words of ``query`` (the last may be unfinished; ``"…"`` is a phrase)."""
+def search(tree: Tree, query: str, limit: int) -> list[Hit]:
+    """Return living nodes, newest first, with words that begin as those of ``query``; ``"…"`` is a phrase."""
     terms = [alike(phrase or word).strip() for phrase, word in _PART.findall(query)]
-    terms = [term for term in terms if any(map(str.isalnum, term))]
-    if not terms:
-        return []
-    unfinished = query[-1] not in ' "' and len(terms[-1]) > 1
-    patterns = [_pattern(term, unfinished and term is terms[-1]) for term in terms]
+    patterns = [_beginning(term) for term in terms if any(map(str.isalnum, term))]
     hits: list[Hit] = []
-    for node in sorted(tree, key=lambda node: -node.id):
-        if not node.text or node.state == State.ABSORBED:
-            continue
+    for node in sorted(tree, key=lambda node: -node.id) if patterns else ():
         folded = alike(node.text)
-        found = [pattern.search(folded) for pattern in patterns]
-        if not all(found):
-            continue
-        living = tree.is_living(node.id)
-        if living or with_bin:
-            hits.append(Hit(node.id, _excerpt(node.text, folded, patterns), 0.0, not living))
+        found = [match for pattern in patterns if (match := pattern.search(folded))]
+        if len(found) == len(patterns) and tree.is_living(node.id):
+            text = node.text if len(folded) == len(node.text) else folded
+            start = max(min(match.start() for match in found) - _AROUND, 0)
+            end = start + _EXCERPT
+            around = text[start:end].replace("\n", " ")
+            hits.append(Hit(node.id, f"{'…' if start else ''}{around}{'…' if end < len(text) else ''}"))
             if len(hits) == limit:
                 break
     return hits
 
 
-def _pattern(term: str, unfinished: bool) -> re.Pattern[str]:
-    """Return a pattern for whole words; in scripts without spaces, for any characters."""
-    words = r"\s+".join(map(re.escape, term.split()))
-    before = "" if CHARACTER.match(term[0]) or not term[0].isalnum() else r"(?<!\w)"
-    behind = "" if unfinished or CHARACTER.match(term[-1]) or not term[-1].isalnum() else r"(?!\w)"
-    return re.compile(f"{before}{words}{behind}")
-
-
-def _excerpt(text: str, folded: str, patterns: list[re.Pattern[str]]) -> str:
-    """Return the text around the first match, with the matches marked."""
-    if len(folded) != len(text):
-        text = folded
-    spans = sorted(found.span() for pattern in patterns for found in pattern.finditer(folded))
-    start = max(spans[0][0] - _AROUND, 0)
-    end = min(start + _EXCERPT, len(text))
-    parts, at = ["…" if start else ""], start
-    for first, last in spans:
-        if at <= first and last <= end:
-            parts += (text[at:first], MARK_START, text[first:last], MARK_END)
-            at = last
-    return "".join([*parts, text[at:end], "…" if end < len(text) else ""]).replace("\n", " ")
+def _beginning(term: str) -> re.Pattern[str]:
+    """Return a pattern for ``term`` where a word begins; anywhere in scripts without spaces."""
+    anywhere = CHARACTER.match(term) or not term[0].isalnum()
+    return re.compile(("" if anywhere else r"(?<!\w)") + r"\s+".join(map(re.escape, term.split())))

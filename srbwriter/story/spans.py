@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from os.path import commonprefix
 from typing import cast
 
@@ -42,37 +42,36 @@ def fit(ids: Sequence[int]) -> bool:
 def tidy(spans: Iterable[Span]) -> Spans:
     """Return ``spans`` in their shortest form: adjacent ones of the same origin are joined."""
     out: list[Span] = []
-    for span in spans:
-        if not (span.text or span.ids):
+    for (author, tokens), some in groupby(spans, key=lambda span: (span.author, bool(span.ids))):
+        if not tokens:
+            _append(out, Span("".join(span.text for span in some), author))
             continue
-        if span.logprobs and all(p is None for p in span.logprobs):
-            span = replace(span, logprobs=())
-        if not (out and _fuse(out, span)):
-            out.append(span)
+        for span in some:
+            if span.logprobs and all(p is None for p in span.logprobs):
+                span = replace(span, logprobs=())
+            _append(out, span)
     return tuple(out)
 
 
-def _fuse(out: list[Span], span: Span) -> bool:
-    """Join ``span`` to the last of ``out`` if they have one origin, and its lead to it; say if it did."""
-    last = out[-1]
-    if last.author != span.author:
-        return False
+def _append(out: list[Span], span: Span) -> None:
+    """Add ``span`` to ``out``, joined to the last one if they have one origin, and its lead too."""
+    last = out[-1] if out else None
+    if not (span.text or span.ids):
+        return
+    if last is None or last.author != span.author:
+        out.append(span)
+        return
     size = len(commonprefix((last.text[::-1], span.lead[::-1]))) if span.lead and not last.ids else 0
     if size:  # of a token that was cut twice, a part of the lead alone
-        out.pop()
-        whole = replace(span, text=last.text[-size:] + span.text, lead=span.lead[:-size])
-        if rest := last.text[:-size]:
-            out.append(replace(last, text=rest))
-        if not (out and _fuse(out, whole)):
-            out.append(whole)
-        return True
-    if bool(last.ids) != bool(span.ids) or (span.ids and (span.lead or last.vocab != span.vocab)):
-        return False
-    logprobs = last.logprobs or span.logprobs and (None,) * len(last.ids)
-    if logprobs:
-        logprobs += span.logprobs or (None,) * len(span.ids)
-    out[-1] = replace(last, text=last.text + span.text, ids=last.ids + span.ids, logprobs=logprobs)
-    return True
+        out[-1:] = [replace(last, text=last.text[:-size])] if size < len(last.text) else []
+        _append(out, replace(span, text=last.text[-size:] + span.text, lead=span.lead[:-size]))
+    elif bool(last.ids) != bool(span.ids) or (span.ids and (span.lead or last.vocab != span.vocab)):
+        out.append(span)
+    else:
+        logprobs = last.logprobs or span.logprobs and (None,) * len(last.ids)
+        if logprobs:
+            logprobs += span.logprobs or (None,) * len(span.ids)
+        out[-1] = replace(last, text=last.text + span.text, ids=last.ids + span.ids, logprobs=logprobs)
 
 
 # -- cut and edit ------------------------------------------------------------------------------------
@@ -131,45 +130,43 @@ def edited(
 
     A token that an edit cuts becomes plain text; all others keep their ids.
     """
-    starts = list(accumulate((len(span.text) for span in spans), initial=0))
+    total = sum(len(span.text) for span in spans)
     out: list[Span] = []
-    measured, ends = -1, [0]
-    low = 0
-    for number in range(len(edits) + 1):
-        over = number == len(edits)
-        high, begun = starts[-1] if over else edits[number].start, number > 0
-        index = bisect_right(starts, low) - 1
-        while not begun and index and starts[index - 1] == low:  # tokens without a character yet
-            index -= 1
-        while index < len(spans) and starts[index] <= high:
-            span, first = spans[index], max(low - starts[index], 0)
-            last, begun = min(high - starts[index], len(span.text)), begun and bool(first or span.lead)
-            if not span.text:
-                out += [span] if starts[index] < high or over else []
-            elif first < last and not span.ids:
-                out.append(replace(span, text=span.text[first:last]))
-            elif first < last and not begun and last == len(span.text):
-                out.append(span)
-            elif first < last:
-                if measured != index:
-                    measured, ends = index, token_ends(span, sizes)
-                out += _kept(span, ends, first, last, begun)
-            index, begun = index + 1, False
-        if not over:
-            out += inserts[number]
-            low = edits[number].end
+    low = index = begin = 0  # the end of the last edit; a span, and where it begins
+    ends: list[int] = []  # of its tokens, once they are known
+    for edit, words in zip((*edits, Edit(total + 1, total + 1, "")), (*inserts, ()), strict=True):
+        while index < len(spans):
+            end = begin + len(spans[index].text)
+            if begin >= edit.start and (low < end or begin == end):
+                break
+            if low < end:
+                start, stop = max(low - begin, 0), min(edit.start, end) - begin
+                if not ends and (start or stop < end - begin):
+                    ends = token_ends(spans[index], sizes)
+                out += _between(spans[index], start, stop, ends)
+            elif begin == end == max(begin, low):  # tokens without a character yet
+                out.append(spans[index])
+            if end > edit.start:
+                break
+            index, begin, ends = index + 1, end, []
+        out += words
+        low = edit.end
     return tidy(out)
 
 
-def _kept(span: Span, ends: Sequence[int], start: int, stop: int, begun: bool) -> Spans:
-    """Return characters ``start`` to ``stop`` of a span with tokens; ``begun``: after an edit."""
+def _between(span: Span, start: int, stop: int, ends: list[int]) -> Spans:
+    """Return characters ``start`` to ``stop`` of a span, with the tokens, which end at ``ends``, in it."""
     text, lead = span.text, len(span.lead)
+    if start == 0 and stop == len(text):
+        return (span,)
+    if not span.ids:
+        return plain(text[start:stop], span.author)
+    first = bisect_left(ends, lead + start) if start else 0
     last = len(ends) - 1 if stop == len(text) else _whole_tokens(ends, lead + stop)
-    first = bisect_left(ends, lead + start) if begun else 0
     if first >= last or ends[last] <= lead:
         return plain(text[start:stop], span.author)
-    begin, behind = (ends[first] - lead if begun else 0), ends[last] - lead
-    middle = _part(span, first, last, text[begin:behind], "" if begun else span.lead)
+    begin, behind = max(ends[first] - lead, 0), ends[last] - lead
+    middle = _part(span, first, last, text[begin:behind], "" if first else span.lead)
     return (*plain(text[start:begin], span.author), middle, *plain(text[behind:stop], span.author))
 
 

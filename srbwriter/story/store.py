@@ -1,68 +1,47 @@
-"""The tables of a story file: read it whole, write it whole, and fold changed rows into it.
+"""The file of a story: rows as lines of JSON, in batches.
 
-Every transaction writes a random token, by which a file is known that another program has put in its place.
-A node's row has a checksum of its text. Of a damaged file every readable row is kept.
+A line is a checksum and JSON: a row is [table, key, value], where null is a row that is gone, and
+["end", token, summary] ends a batch. A later row takes the place of an earlier one, and what is behind the
+last end was never written whole. The random token is that of the batch: by it a file is known that another
+program has put in place. The log beside the file holds such batches too. Of a damaged file every readable
+row is kept.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import os
-import shutil
-import sqlite3
-import tempfile
-from collections.abc import Generator, Iterable
-from contextlib import closing
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import Any, BinaryIO, cast
+from zlib import crc32
 
 from srbwriter import paths
-from srbwriter.story.connection import NO_STORY, connect, in_words
+from srbwriter.story.disk import NO_STORY, log_of
 from srbwriter.story.model import (
-    AUTHORS,
     ROOT,
     Damage,
     DamagedStory,
-    JsonValue,
+    JsonObject,
     NotAStory,
-    NotSaved,
-    State,
+    Progress,
     TooNew,
+    as_object,
 )
-from srbwriter.story.node import COLUMNS, row_sum
-from srbwriter.story.tree import Rows
+from srbwriter.story.node import Node, fits, node_of, row_of
+from srbwriter.story.tree import Action, Rows
+from srbwriter.story.words import words_of
 
 SUFFIX = ".srbw"
 VERSION = 8
-APPLICATION_ID = 0x73726277  # "srbw"
+OLD = b"SQLite format 3\0"
+"""How the files of versions before 8 begin."""
 
-_TABLES = {
-    "node": COLUMNS,
-    "value": "key, json",
-    "recipe": "id, model, sampling",
-    "action": "id, data",
-    "day": "day, typed, picked, generated, seconds",
-}
-_SCHEMA = f"""
-    PRAGMA application_id = {APPLICATION_ID};
-    PRAGMA user_version = {VERSION};
-    CREATE TABLE node (
-        id INTEGER PRIMARY KEY, parent INTEGER, place INTEGER NOT NULL, state INTEGER NOT NULL,
-        author TEXT NOT NULL, text TEXT NOT NULL, runs BLOB, recipe INTEGER NOT NULL, seed INTEGER,
-        finish TEXT NOT NULL, flags INTEGER NOT NULL, title TEXT NOT NULL, note TEXT NOT NULL,
-        tags TEXT NOT NULL, settings TEXT, meta TEXT, name TEXT, created REAL NOT NULL, sum INTEGER NOT NULL
-    );
-    CREATE TABLE value (key TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE recipe (id INTEGER PRIMARY KEY, model TEXT NOT NULL, sampling TEXT NOT NULL);
-    CREATE TABLE action (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
-    CREATE TABLE day (
-        day TEXT PRIMARY KEY, typed INTEGER NOT NULL, picked INTEGER NOT NULL, generated INTEGER NOT NULL,
-        seconds REAL NOT NULL
-    ) WITHOUT ROWID;
-"""
+_KEY = re.compile(rb'\w{8} \["node",(\d+),')
+_TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
 
 
 class Replaced(Exception):
@@ -71,297 +50,257 @@ class Replaced(Exception):
 
 @dataclass(slots=True)
 class Image:
-    """What a file holds: rows by (table, key), its token, and what could not be read of it."""
+    """What a file holds: the rows of its whole batches, the last token, where it ends, and what is behind it.
 
-    rows: Rows = field(default_factory=dict[tuple[str, Any], "tuple[Any, ...] | None"])
+    A file of an older version has only its ``version``.
+    """
+
+    rows: Rows = field(default_factory=dict[tuple[str, Any], Any])
     token: str = ""
+    end: int = 0
+    behind: Rows | None = None
     version: int = VERSION
+    summary: JsonObject = field(default_factory=dict[str, Any])
     damage: Damage | None = None
 
-    def value(self, key: str, default: JsonValue = None) -> JsonValue:
-        """Return a story-wide value."""
-        row = self.rows.get(("value", key))
-        with contextlib.suppress(ValueError):
-            return json.loads(row[1]) if row is not None else default
-        return default
+
+def new_token() -> str:
+    return token_hex(8)
+
+
+def line(value: Any) -> bytes:
+    """Return ``value`` as a line of a file."""
+    body = _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+    return b"%08x %b\n" % (crc32(body), body)
+
+
+def _json_of(row: Any) -> Any:
+    return row_of(row) if isinstance(row, Node) else row.row() if isinstance(row, Action) else astuple(row)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "node": node_of, "action": Action.of, "day": lambda row: Progress(*row), "value": lambda row: row,
+}  # fmt: skip
+
+
+def _decoded(table: str, row: Any) -> Any:
+    return None if row is None else _DECODERS[table](row)
+
+
+def lines(rows: Rows, token: str, summary: JsonObject | None = None) -> Iterator[bytes]:
+    """Yield the lines of a batch."""
+    for (table, key), row in rows.items():
+        yield line([table, key, row])
+    yield line(["end", token, summary or {}])
+
+
+def read_line(raw: bytes) -> tuple[Any, bool]:
+    """Return the value of a line, None for none, and whether it is as it was written."""
+    body = raw[9:-1]
+    try:
+        return json.loads(body), raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
+    except (ValueError, RecursionError):
+        return None, False
 
 
 # -- write -------------------------------------------------------------------------------------------
 
 
-def put_rows(db: sqlite3.Connection, rows: Rows) -> None:
-    """Write rows, and delete those that are gone."""
-    for table, columns in _TABLES.items():
-        some = [row for (name, _), row in rows.items() if name == table and row is not None]
-        if table == "node":
-            some = [(*row, row_sum(row)) for row in some]
-        marks = ", ".join("?" * (columns.count(",") + 1))
-        db.executemany(f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})", some)
-        gone = [(key,) for (name, key), row in rows.items() if name == table and row is None]
-        db.executemany(f"DELETE FROM {table} WHERE {columns.split(',')[0]} = ?", gone)
-
-
-def _put_token(db: sqlite3.Connection, token: str) -> None:
-    db.execute("INSERT OR REPLACE INTO value VALUES ('token', ?)", (json.dumps(token),))
-
-
 def write_whole(path: Path, rows: Rows, token: str) -> None:
-    """Write a new story file durably. Raises OSError or sqlite3.Error, and leaves no file then."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, paths.OWN_FILE))
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous = OFF")  # one sync at the end suffices
-            db.execute("PRAGMA journal_mode = OFF")
-            db.executescript(_SCHEMA)
-            db.execute("BEGIN")
-            put_rows(db, rows)
-            _put_token(db, token)
-            db.execute("COMMIT")
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-
-
-def fold(path: Path, rows: Rows, token: str, before: str) -> None:
-    """Write ``rows`` in one transaction into the file whose token is ``before``.
-
-    Raises Replaced for another file, sqlite3.Error or OSError; then the file has not changed.
-    """
-    with closing(connect(path, "rw", timeout=10.0)) as db:
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("BEGIN IMMEDIATE")
+    """Write a new story file durably. Raises OSError, and leaves no file then."""
+    with open(path, "xb", opener=paths.open_own) as file:
         try:
-            row = db.execute("SELECT json FROM value WHERE key = 'token'").fetchone()
-        except sqlite3.Error as error:
-            raise Replaced from error
-        if row is None or json.loads(row[0]) != before:
-            raise Replaced
-        put_rows(db, rows)
-        _put_token(db, token)
-        db.execute("COMMIT")
+            file.write(line({"srbwriter": VERSION}))
+            file.writelines(lines(rows, token, summary_of(rows)))
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
+
+
+def append(path: Path, rows: Rows, token: str, before: str, summary: JsonObject) -> None:
+    """Write a batch behind the last one of the file, whose token is ``before``.
+
+    Raises Replaced for another file, or OSError; then the file holds what it did.
+    """
+    last = last_batch(path)
+    if last.token != before:
+        raise Replaced
+    with path.open("r+b") as file:
+        file.truncate(last.end)
+        file.seek(last.end)
+        try:
+            file.writelines(lines(rows, token, summary))
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            os.truncate(path, last.end)
+            raise
+
+
+def summary_of(rows: Rows) -> JsonObject:
+    """Return what a list of stories shows."""
+    here, texts = rows.get(("value", "current"), ROOT), list[str]()
+    while (row := rows.get(("node", here))) is not None:
+        texts.append(row.text)
+        here = row.parent
+    words, nodes = words_of("".join(reversed(texts))), sum(table == "node" for table, _ in rows)
+    return {"title": rows.get(("value", "title"), ""), "words": words, "nodes": nodes}
 
 
 # -- read --------------------------------------------------------------------------------------------
 
 
-def looks_like_story(path: Path) -> bool:
-    """Whether a file that is no database any more may have been a story: by its name and its pages."""
-    size = path.stat().st_size
-    return path.suffix == SUFFIX and size > 4096 and size % 4096 == 0
+def read(path: Path, upto: str = "") -> Image:
+    """Read a story, also a damaged one; with ``upto``, up to the batch of that token.
 
-
-def token_of(path: Path) -> str | None:
-    """Return the token of a file as it is, without what SQLite left beside it; None if unreadable."""
-    try:
-        with closing(connect(path, "ro&immutable=1")) as db:
-            row = db.execute("SELECT json FROM value WHERE key = 'token'").fetchone()
-            return str(json.loads(row[0])) if row is not None else ""
-    except (sqlite3.Error, ValueError, UnicodeDecodeError):
-        return None
-
-
-@contextlib.contextmanager
-def opened(path: Path) -> Generator[sqlite3.Connection]:
-    """Connect for reading, in a private copy if SQLite cannot roll back a transaction in place.
-
-    Raises NotSaved without room for the copy, or DamagedStory.
+    Raises NotAStory, TooNew, DamagedStory or OSError.
     """
-    with in_words(path), contextlib.ExitStack() as stack:
-        try:
-            db = connect(path, "ro")
-            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                raise
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="srbwriter-")))
-            for suffix in ("", "-journal", "-wal"):
-                if (source := Path(f"{path}{suffix}")).exists():
-                    shutil.copyfile(source, folder / source.name)
-            db = connect(folder / path.name, "rw")
-        stack.enter_context(closing(db))
-        yield db
-
-
-def version_of(db: sqlite3.Connection, path: Path) -> int:
-    """Return the version of a story file. Raises NotAStory, TooNew or DamagedStory."""
-    version: int = db.execute("PRAGMA user_version").fetchone()[0]
-    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
-    if (
-        db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID
-        and not {"node", "value"} <= tables
-    ):
-        raise NotAStory(path, "is a database, but not a story")
-    if version > VERSION + 1000 or version < 1:
-        raise DamagedStory(path, f"it cannot be of version {version}")
-    if version > VERSION:
-        raise TooNew(path, version, VERSION)
-    return version
-
-
-def read(path: Path) -> Image:
-    """Read a story of this version, also a damaged one. Raises NotAStory, TooNew, or NotSaved."""
-    problem = ""
-    try:
-        with opened(path) as db:
-            version = version_of(db, path)
-            if version < VERSION:
-                return Image(version=version)
-            rows: Rows = {}
-            for table, columns in _TABLES.items():
-                for row in db.execute(f"SELECT {columns} FROM {table}"):
-                    rows[table, row[0]] = row
-    except DamagedStory as error:
-        problem, rows = error.problem, _readable(path)
-        if not rows:
-            code = getattr(error.__cause__, "sqlite_errorcode", 0)
-            if code == sqlite3.SQLITE_NOTADB and not looks_like_story(path):
-                raise NotAStory(path, NO_STORY) from error
-    image = Image(rows)
-    if not problem and sum(table == "node" for table, _ in rows) < int(image.value("count", 0) or 0):
-        problem = "nodes are lost"
-        rows |= _readable(path)
-    image.token = str(image.value("token", ""))
-    return checked(image, problem)
-
-
-def _readable(path: Path) -> Rows:
-    """Return every row of a damaged file that can be read."""
-    rows: Rows = {}
-    with contextlib.suppress(sqlite3.Error, DamagedStory, NotSaved), opened(path) as db:
-        db.text_factory = lambda data: data.decode("utf-8", "replace")  # type: ignore[arg-type]
-        for table, columns in _TABLES.items():
-            if table in ("value", "day"):
-                with contextlib.suppress(sqlite3.Error):
-                    for row in db.execute(f"SELECT {columns} FROM {table}"):
-                        rows[table, row[0]] = row
-                continue
-            last = 4 * (path.stat().st_size // 100) + 1000
-            with contextlib.suppress(sqlite3.Error):
-                last = int(db.execute(f"SELECT max(id) FROM {table}").fetchone()[0] or 0)
-            waiting, tries, again = [(1, last)], 20_000, True
-            while waiting and tries:
-                first, end = waiting.pop()
-                try:
-                    some = db.execute(f"SELECT {columns} FROM {table} WHERE id BETWEEN ? AND ?", (first, end))
-                    rows |= {(table, row[0]): row for row in some.fetchall()}
-                except sqlite3.Error:
-                    tries -= 1
-                    middle = (first + end) // 2
-                    waiting += [(middle + 1, end), (first, middle)] if first < end else []
-                if not waiting and again:  # a broken page may hide those behind it
-                    waiting = [(n, n) for n in range(1, min(last, tries) + 1) if (table, n) not in rows]
-                    again = False
-    return rows
-
-
-def checked(image: Image, problem: str = "") -> Image:
-    """Return ``image`` with a note of its damage: rows that are not as written, and parents that are lost."""
-    nodes = {key: row for (table, key), row in image.rows.items() if table == "node" and row is not None}
-    doubtful: set[int] = set()
-    for key, row in nodes.items():
-        if not _fits(row):
-            row = _mended(row)
-            doubtful.add(key)
-        elif len(row) > 18 and row_sum(row) != row[18]:
-            doubtful.add(key)
-        nodes[key] = row
-    if ROOT not in nodes:
-        problem = problem or ("its tree is lost" if nodes else "")
-        nodes[ROOT] = (
-            ROOT,
-            None,
-            0,
-            0,
-            "writer",
-            "",
-            None,
-            0,
-            None,
-            "",
-            2,
-            "",
-            "",
-            "",
-            None,
-            None,
-            None,
-            0.0,
-        )
-    lost = {row[1] for key, row in nodes.items() if key != ROOT} - nodes.keys()
-    loose = [key for key, row in nodes.items() if key != ROOT and row[1] in lost] + _circling(nodes, lost)
-    for key in loose:
-        nodes[key] = (key, ROOT, *nodes[key][2:])
-    for key, row in nodes.items():
-        image.rows["node", key] = row[:18]
-    wanted = image.value("count", 0)
-    if isinstance(wanted, int) and len(nodes) < wanted and not problem:
-        problem = "nodes are lost"
-    if doubtful and not problem:
-        problem = "some text is not as it was written"
-    if loose and not problem:
-        problem = "what nodes hang on is lost"
-    if problem:
-        missing = tuple(sorted(number for number in lost if isinstance(number, int)))
-        image.damage = Damage(
-            problem, len(nodes), missing, (), 0, tuple(sorted(loose)), tuple(sorted(doubtful))
+    with path.open("rb") as file:
+        if file.read(len(OLD)) == OLD:
+            return Image(version=7)
+        file.seek(0)
+        image, known, lost, doubtful = _read_lines(file, path, upto)
+    if not known:
+        if path.suffix == SUFFIX and path.stat().st_size % 4096 == 0:  # of an older version, perhaps
+            raise DamagedStory(path, "nothing of it can be read")
+        raise NotAStory(path, NO_STORY)
+    if lost or doubtful:
+        check_tree(
+            image, "a part of it cannot be read" if lost else "some text is not as it was written", doubtful
         )
     return image
 
 
-def _circling(nodes: dict[int, tuple[Any, ...]], lost: Iterable[int]) -> list[int]:
-    """Return a node of each circle of parents."""
-    fine, found = {ROOT, *lost}, list[int]()
+def _read_lines(file: BinaryIO, path: Path, upto: str) -> tuple[Image, int, int, set[int]]:
+    """Return what a file holds, how many lines are as written, how many are lost, and the doubtful nodes."""
+    image, batch = Image(), dict[tuple[str, Any], Any]()
+    known = lost = end = bad = 0
+    doubtful: set[int] = set()
+    for raw in file:
+        end += len(raw)
+        value, good = read_line(raw)
+        known += good
+        match value:
+            case ["end", str(token), summary] if good:
+                _lay(image.rows, batch)
+                image.token, image.end, image.summary = token, end, as_object(summary)
+                batch, lost, bad = {}, lost + bad, 0
+                if token == upto:
+                    break
+            case [str(table), int() | str() as key, row] if good:
+                batch[table, key] = _decoded(table, row)
+                if table == "node" and doubtful:
+                    doubtful.discard(cast(int, key))
+            case ["node", int(key), row] if fits(row) and row[0] == key:
+                batch["node", key] = node_of(row)
+                doubtful.add(key)
+            case {"srbwriter": int(version)} if good:
+                if version > VERSION:
+                    raise TooNew(path, version, VERSION)
+            case _:
+                if found := _KEY.match(raw):
+                    doubtful.add(int(found[1]))
+                else:
+                    bad += 1
+    if batch or bad:
+        image.behind = batch
+    return image, known, lost + (bad if not image.end else 0), doubtful
+
+
+def _lay(rows: Rows, more: Rows) -> None:
+    """Lay later rows over ``rows``."""
+    for key, row in more.items():
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
+
+
+def last_batch(path: Path) -> Image:
+    """Return token, end and summary of the last batch, without reading the file if it ends well."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(size - _TAIL, 0))
+        tail = file.read()
+    match read_line(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
+        case (["end", str(token), summary], True):
+            return Image(token=token, end=size, summary=as_object(summary))
+        case _:
+            return read(path)
+
+
+def check_tree(image: Image, problem: str, doubtful: Iterable[int] = ()) -> None:
+    """Note the damage of a file, and let every node that was read hang below the root."""
+    image.damage = None
+    rows = image.rows
+    rows.setdefault(("node", ROOT), Node(ROOT, None))
+    nodes = {key: row for (table, key), row in rows.items() if table == "node"}
+    missing, displaced, fine = set[int](), set[int](), {ROOT}
     for start in nodes:
-        walked = dict[int, None]()
-        here = start
-        while here not in fine and here not in walked:
+        walked, here = dict[int, None](), start
+        while here not in fine and here not in walked and here in nodes:
             walked[here] = None
-            here = nodes[here][1]
-        if here in walked:
-            found.append(here)
-        fine.update(walked)
+            here = nodes[here].parent
+        if here not in fine:  # its parent is lost, or it is its own ancestor
+            last = next(reversed(walked))
+            missing |= {here} - nodes.keys()
+            displaced.add(last)
+            nodes[last].parent = ROOT
+        fine |= walked.keys()
+    missing = missing - {None} | set(doubtful) - nodes.keys()
+    ids = (tuple(sorted(some)) for some in (missing, displaced, set(doubtful) & nodes.keys()))
+    image.damage = Damage(problem, len(nodes), *ids)
+
+
+# -- the log beside it -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Log:
+    """What a log holds: the token that it builds on, and (token, rows) of each batch."""
+
+    base: str = ""
+    story: str = ""
+    batches: list[tuple[str, Rows]] = field(default_factory=list[tuple[str, Rows]])
+
+    def belongs_to(self, token: str) -> bool:
+        """Whether the log is that of a file with ``token``."""
+        return token in (self.base, *(name for name, _ in self.batches))
+
+    @property
+    def rows(self) -> Rows:
+        return {key: row for _, rows in self.batches for key, row in rows.items()}
+
+
+def read_log(path: Path) -> Log | None:
+    """Return the log beside the story at ``path``, as far as it was written whole; None if there is none."""
+    found, batch = Log(), dict[tuple[str, Any], Any]()
+    try:
+        with log_of(path).open("rb") as file:
+            for raw in file:
+                match read_line(raw):
+                    case ({"base": str(base), "story": str(story)}, True):
+                        found.base, found.story = base, story
+                    case (["end", str(token), _], True):
+                        found.batches.append((token, batch))
+                        batch = {}
+                    case ([str(table), key, row], True):
+                        batch[table, key] = _decoded(table, row)
+                    case _:
+                        break
+    except OSError:
+        return None
     return found
 
 
-def _fits(row: tuple[Any, ...]) -> bool:
-    """Whether the values of a node's row are of the right types."""
-    _, parent, place, state, author, text, runs, recipe, seed, finish, flags, title, note, tags, *rest = row
-    settings, meta, name, created = rest[:4]
-    return (
-        isinstance(parent, int | None) and isinstance(place, int) and state in (0, 1, 2)
-        and author in AUTHORS and isinstance(runs, bytes | None) and isinstance(recipe, int)
-        and isinstance(seed, int | None) and isinstance(flags, int)
-        and all(isinstance(words, str) for words in (text, finish, title, note, tags))
-        and all(words is None or isinstance(words, str) for words in (settings, meta, name))
-        and isinstance(created, float | int) and math.isfinite(created)
-        and all(words is None or _is_object(words) for words in (settings, meta))
-    )  # fmt: skip
-
-
-def _is_object(words: str) -> bool:
-    try:
-        return isinstance(json.loads(words), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _mended(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a node's row with empty values for those that it cannot hold."""
-
-    def words(value: Any) -> str:
-        return value if isinstance(value, str) else ""
-
-    def number(value: Any) -> int:
-        return value if isinstance(value, int) else 0
-
-    author = row[4] if row[4] in AUTHORS else "imported"
-    state = row[3] if row[3] in (0, 1, 2) else int(State.LIVING)
-    return (
-        row[0], row[1] if isinstance(row[1], int) else ROOT, number(row[2]), state, author, words(row[5]),
-        row[6] if isinstance(row[6], bytes) else None, number(row[7]), None, words(row[9]), number(row[10]),
-        words(row[11]), words(row[12]), words(row[13]), row[14] if _is_object(words(row[14])) else None,
-        row[15] if _is_object(words(row[15])) else None, words(row[16]) or None,
-        row[17] if isinstance(row[17], float) and math.isfinite(row[17]) else 0.0,
-    )  # fmt: skip
+def with_log(path: Path, image: Image, log: Log) -> Image:
+    """Return what the file and a log that belongs to it hold together; token and end are the log's base."""
+    base = read(path, upto=log.base)
+    if base.token != log.base:  # the file was written anew since then
+        base = image
+    _lay(base.rows, log.rows)
+    base.behind = None
+    return base

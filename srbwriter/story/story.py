@@ -7,23 +7,18 @@ here knows an engine or a screen.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
-import sqlite3
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from secrets import token_hex
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
 
-from srbwriter.story import backup, convert, outline, search, store
-from srbwriter.story.connection import log_of, making, not_saved, remove, state_of
-from srbwriter.story.edits import Edit, edit_between
-from srbwriter.story.journal import FileLock, Journal, SaveState
+from srbwriter.story import backup, convert, outline, search
+from srbwriter.story.disk import log_of, making, saving, state_of
+from srbwriter.story.edits import Edit
+from srbwriter.story.journal import Journal, SaveState
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
@@ -33,11 +28,8 @@ from srbwriter.story.model import (
     Hit,
     JsonObject,
     JsonValue,
-    Marks,
     NodeId,
-    NotSaved,
     OnProgress,
-    Progress,
     Properties,
     Refused,
     SecondFile,
@@ -49,80 +41,46 @@ from srbwriter.story.model import (
     as_object,
     check_draft,
     no_progress,
-    settings_text,
+    settings_json,
 )
-from srbwriter.story.node import Node, Recipe, node_of
+from srbwriter.story.node import Node
 from srbwriter.story.open import Opened, create_story, locked, open_story, read_story, rescue_of
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
-from srbwriter.story.store import Image
-from srbwriter.story.text import TextEditor
-from srbwriter.story.tree import Action, Rows, Tree, picked_words
+from srbwriter.story.store import new_token, write_whole
+from srbwriter.story.text import TextTree
+from srbwriter.story.tree import Rows
 from srbwriter.story.words import well_formed, words_of
 
-log = logging.getLogger(__name__)
 
-
-class Story(Tree):
+class Story(TextTree):
     """An open story. Verbs raise NoSuchNode, Refused or ReadOnlyStory, all of them StoryError."""
 
     def __init__(self, opened: Opened) -> None:
         super().__init__()
-        self._editor = TextEditor(self)
-        self._path, self.second_file = opened.path, opened.second_file
+        self.file = opened.path
+        """The story file: a second one, after another program has replaced the first."""
+        self.second_file: SecondFile | None = None
         self.damage: Damage | None = None
         """The unreadable parts of a damaged file; None for an intact one."""
-        self._lock_held, self._journal = opened.lock, None
-        self._closed = False
+        self._journal: Journal | None = None
         self._seen: object = None
-        self._load(opened.image)
-        self.read_only = opened.read_only
-        if opened.lock is not None and opened.read_only is None:
-            self._begin_journal(opened.lock, opened.image.token)
-            if opened.unsaved:
-                self._hand_over(opened.unsaved)
+        self._show(opened)
 
-    def _load(self, image: Image) -> None:
-        """Fill memory with what a file holds."""
-        self._forget()
-        for (table, key), row in image.rows.items():
-            if row is None:
-                continue
-            with contextlib.suppress(ValueError, TypeError):
-                if table == "value":
-                    self._values[key] = json.loads(row[1])
-                elif table == "recipe":
-                    self._recipes[key] = Recipe(row[0], row[1], json.loads(row[2]))
-                elif table == "day":
-                    self._days[key] = Progress(*row[1:])
-                elif table == "action":
-                    self._actions.append(Action.of(row[1]))
-        self._actions.sort(key=lambda action: action.number)
-        numbers = [action.number for action in self._actions]
-        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-            self._actions = []  # damaged
-        done = self._values.pop("done", 0)
-        self._done = min(done if isinstance(done, int) else 0, len(self._actions))
-        for key in ("token", "count", "words"):
-            self._values.pop(key, None)
-        recipes = self._recipes
-        self._take_in(node_of(row, recipes) for (t, _), row in image.rows.items() if t == "node" and row)
-        if "current" not in self._values:  # then the newest node that was read is likeliest
-            read = [node.id for node in self if node.state == State.LIVING and node.visited]
-            self._values["current"] = max(read, default=ROOT)
-        self._values["current"] = self.nearest_living(self.current)
-        self.damage = image.damage
+    def _show(self, opened: Opened) -> None:
+        """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
+        self._take_in(opened.image.rows)
+        self.read_only, self.damage = opened.read_only, opened.image.damage
+        self.second_file = opened.second_file
+        if opened.lock is not None:
+            self._journal = Journal(
+                self.file, opened.image.token, opened.lock, self._rows, self._summary,
+                rescue_of(str(self._values.get("uuid", ""))), self._moved,
+            )  # fmt: skip
 
-    def _begin_journal(self, lock: FileLock, token: str) -> None:
-        self._journal = Journal(
-            self._path, token, lock, self._rows, self._summary, rescue_of(str(self._values.get("uuid", ""))),
-            self._moved,
-        )  # fmt: skip
-
-    def _summary(self) -> Rows:
-        """Return the values that a list of stories shows."""
+    def _summary(self) -> JsonObject:
+        """Return what a list of stories shows."""
         with self.lock:
-            found = {"count": len(self._nodes), "words": self.words(self.current)}
-            return {("value", key): (key, json.dumps(value)) for key, value in found.items()}
+            return {"title": self.title, "words": self.words(self.current), "nodes": len(self)}
 
     def _hand_over(self, rows: Rows) -> None:
         if self._journal is not None:
@@ -130,7 +88,7 @@ class Story(Tree):
 
     def _moved(self, second: SecondFile) -> None:
         with self.lock:
-            self._path, self.second_file = second.ours, second
+            self.file, self.second_file = second.ours, second
             self._values["title"] = f"{self.title} (your version)"
 
     # -- open and close ----------------------------------------------------------------------------
@@ -142,26 +100,19 @@ class Story(Tree):
             "title": " ".join(well_formed(title).split()) or Path(path).stem, "current": ROOT,
             "uuid": str(uuid4()), "language": default_language(),
         }  # fmt: skip
-        rows: Rows = {("value", key): (key, json.dumps(value)) for key, value in values.items()}
-        rows["node", ROOT] = Node(ROOT, None).row()
-        with making(Path(path)):
-            return cls(create_story(Path(path), rows))
+        rows: Rows = {("value", key): value for key, value in values.items()}
+        return cls._make(path, {**rows, ("node", ROOT): Node(ROOT, None)})
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:
         """Create a story file from a draft. Raises DraftError, NotAStory or NotMade; then no file is left."""
         check_draft(draft)
-        story = cls.create(path, draft.title)
-        try:
-            with making(story.file):
-                convert.fill(story, draft, progress)
-                story.flush()
-        except BaseException:
-            with contextlib.suppress(NotSaved):
-                story.close()
-            remove(story.file)
-            raise
-        return story
+        return cls._make(path, convert.rows_of(draft, progress))
+
+    @classmethod
+    def _make(cls, path: Path | str, rows: Rows) -> Story:
+        with making(Path(path)):
+            return cls(create_story(Path(path), rows))
 
     @classmethod
     def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
@@ -170,24 +121,13 @@ class Story(Tree):
         Before a story of an older version is upgraded, a copy of it goes below ``backups`` (the program's own
         backup folder by default). Raises NotAStory, TooNew, or NotSaved without room for the upgrade.
         """
-        opened = open_story(Path(path), readonly=readonly, backups=backups)
-        try:
-            return cls(opened)
-        except BaseException:
-            if opened.lock is not None:
-                opened.lock.release()
-            raise
+        return cls(open_story(Path(path), readonly=readonly, backups=backups))
 
     def close(self) -> None:
         """Write everything and close the file. Raises NotSaved; then the words are kept elsewhere."""
-        with self.lock:
-            if self._closed:
-                return
-            self._closed = True
-        if self._journal is not None:
-            self._journal.close()
-        elif self._lock_held is not None:
-            self._lock_held.release()
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -196,11 +136,6 @@ class Story(Tree):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    @property
-    def file(self) -> Path:
-        """The path of the story file: a second one, after another program has replaced the first."""
-        return self._path
 
     @property
     def save_state(self) -> SaveState:
@@ -219,23 +154,19 @@ class Story(Tree):
         """
         if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
             return False
-        now = state_of(self._path), state_of(log_of(self._path))
-        lock, _ = locked(self._path)
+        now = state_of(self.file), state_of(log_of(self.file))
+        lock, _ = locked(self.file)
         if now[0] is None or (lock is None and now == self._seen):
             if lock is not None:  # the story was moved or deleted there
                 lock.release()
             return False
         if lock is not None:
-            opened = open_story(self._path, readonly=False, lock=lock)
+            opened = open_story(self.file, readonly=False, lock=lock)
         else:
-            opened = Opened(self._path, read_story(self._path), read_only=self.read_only)
+            opened = Opened(self.file, read_story(self.file), read_only=self.read_only)
         with self.lock:
-            self._load(opened.image)
-            self._seen, self.read_only = now, opened.read_only
-            if opened.lock is not None and opened.read_only is None:
-                self._lock_held = opened.lock
-                self._begin_journal(opened.lock, opened.image.token)
-                self._hand_over(opened.unsaved)
+            self._seen = now
+            self._show(opened)
             self.changes += 1
         return True
 
@@ -264,9 +195,7 @@ class Story(Tree):
     @property
     def id(self) -> str:
         """The UUID of the story, which exported books carry."""
-        came = self._values.get("draft")
-        given = as_object(came).get("id")
-        return str(given or self._values.get("uuid", ""))
+        return str(as_object(self._values.get("draft")).get("id") or self._values.get("uuid", ""))
 
     def rename(self, title: str) -> None:
         """Set the title of the story. Raises Refused for an empty one."""
@@ -278,9 +207,7 @@ class Story(Tree):
         Raises Refused for an empty title, and for a language without a BCP 47 tag, unless it is the present
         one, which may come from another program's file.
         """
-        title, author = (
-            " ".join(well_formed(words).split()) for words in (properties.title, properties.author)
-        )
+        title, author = (" ".join(well_formed(w).split()) for w in (properties.title, properties.author))
         wanted = properties.language.strip()
         language = language_tag(wanted) if wanted else default_language()
         if language is None and wanted == self.properties.language:
@@ -289,85 +216,38 @@ class Story(Tree):
             raise Refused("a story needs a title, and this one has no letter in it")
         if language is None:
             raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
-        with self.change():
+        with self.together():
             for key, value in (("title", title), ("author", author), ("language", language)):
                 self.put(key, value)
 
     def set_apart(self, title: str) -> None:
         """Make this copy of another story independent: give it ``title`` and a UUID of its own."""
-        with self.change():
+        with self.together():
             self.rename(title)
             self.put("uuid", str(uuid4()))
 
     def put_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for an interface; this is not an action."""
-        with self.change():
-            self.put(f"x-{key}", value)
+        with self.together():
+            self.put(f"x-{key}", json.loads(json.dumps(value)))
 
     def put_local_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
-        with self.change():
-            self.put(f"local-{key}", value)
+        with self.together():
+            self.put(f"local-{key}", json.loads(json.dumps(value)))
 
     def put_settings(self, node: NodeId, settings: Settings) -> None:
         """Set the settings of ``node``, which its descendants inherit. Not an action of the text."""
-        with self.change():
-            self.set(self.check_living(node), own_settings=settings_text(settings))
+        with self.together():
+            self.set(self.check_living(node), own_settings=settings_json(settings))
 
     def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
         """Keep a JSON value with a node; this is not an action."""
-        with self.change():
+        with self.together():
             found = self.node(node)
-            self.set(found, extra=json.dumps({**found.meta, key: value}))
-
-    # -- text --------------------------------------------------------------------------------------
-
-    def replace(self, *edits: Edit, node: NodeId | None = None) -> NodeId:
-        """Apply ``edits`` to the text from the root to the end of ``node`` (the current one), as one action.
-
-        The edits are in order and disjoint, and their places are those of the text before all of them.
-        Returns the node at which the text ends now, which becomes the current one. Raises Refused for an edit
-        that is not within the text.
-        """
-        with self.change():
-            return self._editor.replace(edits, self.current if node is None else node)
-
-    def set_text(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Make ``text`` the text from the root to the end of ``node``, as :meth:`replace` does."""
-        with self.change():
-            node = self.current if node is None else node
-            return self._editor.replace([edit_between(self.text(node), well_formed(text))], node)
-
-    def append(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Type ``text`` at the end of ``node`` (the current one); return the node that holds it.
-
-        That is ``node`` itself if a person wrote it and nothing follows it, else a new child.
-        """
-        with self.change():
-            return self._editor.append(self.current if node is None else node, well_formed(text))
-
-    def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
-        """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
-
-        One action; an empty passage is a place. Raises Refused for one that is not within the text.
-        """
-        with self.change():
-            self._editor.put_passage(start, end, tuple(spans), self.current)
-            self.end_typing()
-
-    def end_typing(self) -> None:
-        """Let the next keystroke start an action of its own."""
-        self._editor.unit = None
+            self.set(found, meta={**found.meta, key: json.loads(json.dumps(value))})
 
     # -- the tree ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
-        """See :meth:`.tree.Tree.verb`; another verb ends the unit of typing."""
-        if not again:
-            self._editor.unit = None
-        with super().verb(name, node, again=again) as action:
-            yield action
 
     def add(
         self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *, stand: bool = False
@@ -395,11 +275,16 @@ class Story(Tree):
             if at is not None and not 0 < at <= len(found.text):
                 raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
             if at is not None and at < len(found.text):
-                self.check_unwritten(found)
                 self.split_node(found, at)
             self._take_out_of_bin(node)
             self.set(found, visited=True)
-            action.picked, action.became = picked_words(self, action.was, node), node
+            before = {above.id for above in self.upward(action.was)}
+            path = list(self.upward(node))
+            shared = next(above.id for above in path if above.id in before)
+            fresh = path[: [above.id for above in path].index(shared)]
+            typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
+            action.picked = max(0, self.words(node) - self.words(shared) - typed)
+            action.became = node
             return node
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
@@ -413,15 +298,13 @@ class Story(Tree):
             self._take_out_of_bin(parent)
             text = well_formed(text)
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
-            spans = plain(original, "model")
+            spans, like = plain(original, "model"), dict[str, Any]()
             if below:
                 whole = tidy(span for node in below for span in node.spans)
                 spans = cut(whole, len(original), self.token_sizes)[0]
+                like = {name: getattr(below[0], name) for name in ("model", "sampling", "seed", "place")}
             if text != original:
                 spans = changed(spans, text, "writer", self.token_sizes)
-            like: JsonObject = {}
-            if below:
-                like = {"recipe": below[0].recipe, "seed": below[0].seed, "place": below[0].place}
             made = self.add_node(parent, spans, "model" if text == original else "edited", **like)
             action.typed = words_of(text) - words_of(original)
             known = sum(node.count[0] for node in below if node.author == "writer")
@@ -435,7 +318,7 @@ class Story(Tree):
 
     def visit(self, node: NodeId) -> None:
         """Make ``node`` the current one and mark it read. This is not an action."""
-        with self.change():
+        with self.together():
             self.set(self.check_living(node), visited=True)
             self.put("current", node)
             self.end_typing()
@@ -443,45 +326,22 @@ class Story(Tree):
     def split(self, node: NodeId, at: int) -> NodeId:
         """Move the text from ``at`` on, with all children of ``node``, into a new child; return the child."""
         with self.verb("split", node) as action:
-            self.check_parent(node, "split")
-            found = self.node(node)
-            self.check_unwritten(found)
+            found = self.check_living(node)
             if not 0 < at < len(found.text):
                 raise Refused(f"node {node} cannot be split at character {at} of {len(found.text)}")
             rest = self.split_node(found, at)
             action.became = rest.id if action.was == node else action.became
             return rest.id
 
-    def merge(self, node: NodeId) -> NodeId:
-        """Join ``node`` to its parent and return that; siblings stay below a copy of the parent."""
-        with self.verb("merge", node) as action:
-            parent, lower = self.check_parent(node, "merged"), self.node(node)
-            if parent.id == ROOT:
-                raise Refused(f"node {node} has no parent with text to merge with")
-            self.check_unwritten(parent, lower)
-            self.join_node(parent, lower)
-            if lower.own_settings:
-                both = self.own_settings(node).inherit(self.own_settings(parent.id))
-                self.set(parent, own_settings=settings_text(both))
-            tags = dict.fromkeys((*parent.tags, *lower.tags))
-            self.set(
-                parent, bookmark=parent.bookmark or lower.bookmark, labels="\n".join(tags),
-                note="\n".join(filter(None, (parent.note, lower.note))), title=parent.title or lower.title,
-            )  # fmt: skip
-            if parent.author != lower.author:
-                spans = parent.spans
-                self.set(parent, author="edited")
-                self.put_spans(parent, spans)
-            action.became = parent.id if action.was == node else action.became
-            return parent.id
-
     def delete(self, node: NodeId) -> None:
         """Move ``node`` to the bin, with all its descendants."""
         with self.verb("delete", node) as action:
-            parent = self.check_parent(node, "deleted")
-            if any(above.id == node for above in self.upward(action.was)):
-                action.became = parent.id
-            self.set(self.node(node), state=State.BINNED)
+            found = self.check_living(node)
+            if found.parent is None:
+                raise Refused("the root of the story cannot be deleted")
+            if any(above is found for above in self.upward(action.was)):
+                action.became = found.parent
+            self.set(found, state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
         """Take ``node`` out of the bin, with all its ancestors."""
@@ -490,49 +350,18 @@ class Story(Tree):
                 self.check_kept(node)
             self._take_out_of_bin(node)
 
-    def reorder(self, node: NodeId, index: int) -> None:
-        """Move ``node`` to position ``index`` (from 0) among its siblings."""
-        with self.verb("reorder", node):
-            parent = self.check_parent(node, "moved")
-            living = [sibling for sibling in self.children(parent.id) if sibling != node]
-            order = [sibling for sibling in self.all_children(parent.id) if sibling != node]
-            index = max(0, min(index, len(living)))
-            order.insert(order.index(living[index]) if index < len(living) else len(order), node)
-            for place, sibling in enumerate(order):
-                self.set(self.node(sibling), place=place)
-
-    def move(self, node: NodeId, parent: NodeId) -> None:
-        """Move ``node``, with all its descendants, below ``parent``, as the last of its children.
-
-        Raises Refused if ``parent`` is ``node`` or follows it, and while a model writes at either.
-        """
-        with self.verb("move", node):
-            above, target = self.check_parent(node, "moved"), self.check_living(parent)
-            if any(n.id == node for n in self.upward(parent)):
-                problem = "itself" if node == parent else f"node {parent}, which follows it"
-                raise Refused(f"node {node} cannot be moved below {problem} — choose a node outside of it")
-            if parent == above.id:
-                raise Refused(f"node {node} follows node {parent} already")
-            below = [n for n, _ in self._live.values() if any(a.id == node for a in self.upward(n))]
-            self.check_unwritten(target, *self.nodes(below))
-            self.set(self.node(node), parent=parent, place=self.last_place(parent))
-
     def mark(
         self, node: NodeId, *, bookmark: bool | None = None, tags: Sequence[str] | None = None,
         note: str | None = None, title: str | None = None,
-    ) -> Marks:  # fmt: skip
-        """Change some of a node's marks and return all of them."""
+    ) -> None:  # fmt: skip
+        """Change some of a node's marks."""
         if any("\n" in tag or not tag for tag in tags or ()):
             raise Refused("a tag is one line with something in it")
-        labels = None if tags is None else well_formed("\n".join(tags))
-        given = {"bookmark": bookmark, "labels": labels, "note": note, "title": title}
+        words = {"labels": None if tags is None else "\n".join(tags), "note": note, "title": title}
+        marks = {key: well_formed(value) for key, value in words.items() if value is not None}
         with self.verb("mark", node):
-            words = {
-                k: well_formed(v) if isinstance(v, str) else v for k, v in given.items() if v is not None
-            }
             found = self.check_living(node)
-            self.set(found, **words)
-            return found.marks
+            self.set(found, bookmark=found.bookmark if bookmark is None else bookmark, **marks)
 
     # -- chapters ----------------------------------------------------------------------------------
 
@@ -550,7 +379,7 @@ class Story(Tree):
             if not 0 <= at <= len(text):
                 raise Refused(f"the text has no character {at}")
             at, words = outline.heading_at(text, at, title)
-            self._editor.replace([Edit(at, at, words)], self.current)
+            self.replace(Edit(at, at, words))
             return at + len(words) - len(words.lstrip("\n"))
 
     def set_heading(self, at: int, title: str) -> None:
@@ -561,7 +390,7 @@ class Story(Tree):
                 raise Refused("there is no chapter")
             signs = "#" * (found.level or 1) if title.strip() else ""
             line = f"{signs} {' '.join(title.split())}" if signs else outline.heading_of("")
-            self._editor.replace([Edit(at, found.end, line)], self.current)
+            self.replace(Edit(at, found.end, line))
 
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.
@@ -580,33 +409,27 @@ class Story(Tree):
     ) -> list[NodeId]:  # fmt: skip
         """Add ``n`` empty branches for a model to write; ``sampling`` is one for all, or one for each.
 
-        This is not an action: generated text is never undone. A branch is known by its first node.
+        This is not an action: generated text is never undone. A branch is known by its node.
         """
         each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
-        with self.change():
-            if self.node(parent).state == State.ABSORBED:
+        with self.together():
+            above = self.node(parent)
+            if above.state == State.ABSORBED:
                 raise Refused(f"node {parent} is part of another node now")
-            if self.node(parent).streaming:
+            if above.streaming is not None:
                 raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
-            names: list[NodeId] = []
-            for own, seed in zip(each, list(seeds) or [None] * n, strict=True):
-                recipe = self.recipe(model, own)
-                node = self.add_node(
-                    parent, (), "model", recipe=recipe, seed=seed, visited=False, streaming=True
-                )
-                self._live[node.id] = node.id, vocab
-                names.append(node.id)
-            return names
+            return [
+                self.add_node(
+                    parent, (), "model", model=model, sampling=own, seed=seed, visited=False, streaming=vocab
+                ).id
+                for own, seed in zip(each, list(seeds) or [None] * n, strict=True)
+            ]
 
-    def target(self, branch: NodeId) -> NodeId:
-        """Return the node that gets a branch's text now. Raises Refused if it is not being written."""
-        return self._live_branch(branch)[0].id
-
-    def _live_branch(self, branch: NodeId) -> tuple[Node, str]:
-        if branch not in self._live:
+    def _written(self, branch: NodeId) -> Node:
+        node = self._nodes.get(branch)
+        if node is None or node.streaming is None:
             raise Refused(f"node {branch} is not being written")
-        node, vocab = self._live[branch]
-        return self._nodes[node], vocab
+        return node
 
     def stream(
         self, branch: NodeId, text: str, ids: Sequence[int] = (), logprobs: Sequence[float | None] = (), *,
@@ -614,62 +437,60 @@ class Story(Tree):
     ) -> None:  # fmt: skip
         """Add text to a branch. ``lead`` is the part of the first ids already there (token healing)."""
         if text or ids:
-            with self.change():
-                node, vocab = self._live_branch(branch)
-                self.put_spans(node, tidy([*node.spans, _span(text, ids, logprobs, vocab, lead)]))
+            with self.together():
+                node = self._written(branch)
+                more = _span(text, ids, logprobs, node.streaming or "", lead)
+                self.put_spans(node, tidy([*node.spans, more]))
 
     def replace_stream(
         self, branch: NodeId, text: str = "", ids: Sequence[int] = (), seed: int | None = None
     ) -> NodeId:
-        """Restart a branch with ``text``; return its new first node, by which it is known from now on.
+        """Restart a branch with ``text``; return its new node, by which it is known from now on.
 
         The text written so far stays as a node with the old number. Without a ``seed`` the old one stays.
         """
-        with self.change():
-            node, vocab = self._live_branch(branch)
-            first = self.node(branch)
-            spans, seed = tidy([_span(text, ids, (), vocab)]), first.seed if seed is None else seed
-            if node.id == branch and not first.text:
-                self.set(first, seed=seed)
-                self.put_spans(first, spans)
+        with self.together():
+            node = self._written(branch)
+            spans = tidy([_span(text, ids, (), node.streaming or "")])
+            seed = node.seed if seed is None else seed
+            if not node.text:
+                self.set(node, seed=seed)
+                self.put_spans(node, spans)
                 return branch
             new = self.add_node(
-                first.parent, spans, "model", place=first.place, recipe=first.recipe, seed=seed,
-                visited=False, streaming=True,
+                node.parent, spans, "model", place=node.place, model=node.model, sampling=node.sampling,
+                seed=seed, visited=False, streaming=node.streaming,
             )  # fmt: skip
-            self.set(node, finish_reason="replaced", streaming=False)
-            del self._live[branch]
-            self._live[new.id] = new.id, vocab
+            self.set(node, finish_reason="replaced", streaming=None)
             return new.id
 
     def carry_marks(self, old: NodeId, new: NodeId) -> None:
         """Copy the bookmark of ``old`` to ``new``, another version of the same branch. Not an action."""
-        with self.change():
+        with self.together():
             self.set(self.node(new), bookmark=self.node(old).bookmark)
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written; ``reason`` is its finish reason."""
-        with self.change():
-            node, _ = self._live_branch(branch)
-            self.set(node, finish_reason=reason, streaming=False)
+        with self.together():
+            node = self._written(branch)
+            self.set(node, finish_reason=reason, streaming=None)
             self._record(0, 0, node.count[0])
-            del self._live[branch]
 
     def set_finish_reason(self, node: NodeId, reason: str) -> None:
         """Note why a branch that has been written ended: one may be killed after its end. Not an action."""
-        with self.change():
+        with self.together():
             self.set(self.node(node), finish_reason=reason)
 
     # -- search, and out of the file ---------------------------------------------------------------
 
-    def search(self, query: str, limit: int = 50, *, with_bin: bool = False) -> list[Hit]:
-        """Return the nodes that contain all words of ``query``, newest first; ``"…"`` is a phrase."""
-        return search.search(self, query, limit, with_bin)
+    def search(self, query: str, limit: int = 50) -> list[Hit]:
+        """Return the nodes with words that begin as those of ``query``, newest first; ``"…"`` is a phrase."""
+        return search.search(self, query, limit)
 
     def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
         """Return the whole tree as it is now, including the bin, as plain values."""
         with self.lock:
-            return convert.to_draft(self, progress)
+            return convert.to_draft(self, self._values, progress)
 
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
@@ -682,12 +503,9 @@ class Story(Tree):
 
     def recover(self, target: Path, title: str) -> Path:
         """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
-        rows = self._rows()
-        rows["value", "title"] = "title", json.dumps(title)
-        try:
-            store.write_whole(target, rows, token_hex(8))
-        except (OSError, sqlite3.Error) as error:
-            raise not_saved(target, error) from error
+        rows: Rows = {**self._rows(), ("value", "title"): title}
+        with saving(target):
+            write_whole(target, rows, new_token())
         return target
 
 

@@ -1,4 +1,4 @@
-"""Verbs that change the text of a story: anywhere on a path, as one action.
+"""Changes of the text of a story, anywhere on a path.
 
 An edit within a node that a person wrote changes it in place. A text that a model wrote never changes: an
 edit of it makes an edited sibling, to which what followed moves. Text cut off at the end of the story stays
@@ -9,16 +9,19 @@ action.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 
-from srbwriter.story.edits import Edit, lettered, node_edits, refined, touched, whole_words
-from srbwriter.story.line import Line
-from srbwriter.story.model import NodeId, Refused, State
+from srbwriter.story.edits import Edit, edit_between, hunks
+from srbwriter.story.model import ROOT, NodeId, Refused, Span, State
 from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, edited, plain, text_of
-from srbwriter.story.tree import Tree
-from srbwriter.story.words import well_formed
+from srbwriter.story.tree import Action, Tree
+from srbwriter.story.words import Count, well_formed
+from srbwriter.unspaced import CHARACTER
 
 PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
@@ -29,14 +32,14 @@ UNIT_CHARS = 160
 LONGEST = 32_000
 """Characters of a person's node, about: what is typed behind more begins a node of its own."""
 
-_FEW = 20
-"""Edits up to which the pieces of a path are made as they are looked at."""
-
 _ENDS = (".", "!", "?", "\u2026", "\n", "\u3002")
+
+_Change = tuple[Edit, Spans]
+"""An edit, and the spans that it inserts."""
 
 
 @dataclass(slots=True)
-class Unit:
+class _Unit:
     """The last action, which further typing continues: the node typed in, and the range of its characters."""
 
     action: int
@@ -48,153 +51,229 @@ class Unit:
     last: float
 
 
-class TextEditor:
-    """Changes the texts of a tree; the last unit of typing is kept here."""
+class Line:
+    """The text from the root to a node: the nodes below the root, and where each begins."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self.clock = time.monotonic  # seconds that only go forward
-        self.unit: Unit | None = None
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.nodes = list(nodes)
+        self.starts = list(accumulate((len(node.text) for node in self.nodes), initial=0))
 
-    def replace(self, edits: Sequence[Edit], end: NodeId) -> NodeId:
-        """Apply ``edits`` to the text up to ``end``; return the node at which the text ends now."""
-        tree, at = self._tree, 0
-        path = tree.line(tree.check_living(end).id)
+    def read(self, start: int, stop: int) -> str:
+        first, last = bisect_right(self.starts, start) - 1, bisect_left(self.starts, stop)
+        text = "".join(node.text for node in self.nodes[first:last])
+        return text[start - self.starts[first] : stop - self.starts[first]]
+
+    def touched(self, start: int, stop: int) -> Sequence[int]:
+        """Return the nodes that an edit of characters ``start`` to ``stop`` changes, by their places.
+
+        An insertion between nodes goes into the first that a person wrote, or into the last that no model is
+        writing, since text can only be added at the end of that one.
+        """
+        starts, nodes = self.starts, self.nodes
+        place = bisect_right(starts, start) - 1
+        if start < stop and stop <= starts[place + 1]:
+            return (place,)
+        there = range(bisect_left(starts, start, 1) - 1, bisect_right(starts, stop, 0, len(nodes)))
+        within = [n for n in there if starts[n] < stop and start < starts[n + 1] and nodes[n].text]
+        ended = next((n for n in reversed(there) if nodes[n].streaming is None), there[-1])
+        return within or [next((n for n in there if nodes[n].author != "model"), ended)]
+
+    def changes(self, changes: Iterable[_Change]) -> dict[int, list[_Change]]:
+        """Return the changes of the text as those of its nodes.
+
+        New words go into the first of the nodes whose text they replace.
+        """
+        found: dict[int, list[_Change]] = {}
+        for (start, stop, words), spans in changes:
+            for place in self.touched(start, stop):
+                begin, end = self.starts[place], self.starts[place + 1]
+                edit = Edit(max(start - begin, 0), min(stop, end) - begin, words)
+                found.setdefault(place, []).append((edit, spans))
+                words, spans = "", ()
+        return found
+
+    def words(self, low: int, high: int) -> int:
+        """Count the words of nodes ``low`` to ``high``, and of one before and one behind, which may share a
+        word with them."""
+        return Count.total(node.count for node in self.nodes[max(low - 1, 0) : high + 2]).words
+
+
+class TextTree(Tree):
+    """A tree whose text can be edited."""
+
+    typing_clock: Callable[[], float] = staticmethod(time.monotonic)
+
+    def __init__(self) -> None:
+        self._unit: _Unit | None = None
+        super().__init__()
+
+    @contextmanager
+    def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
+        """See :meth:`.tree.Tree.verb`; another verb ends the unit of typing."""
+        if not again:
+            self._unit = None
+        with super().verb(name, node, again=again) as action:
+            yield action
+
+    def end_typing(self) -> None:
+        """Let the next keystroke start an action of its own."""
+        self._unit = None
+
+    def replace(self, *edits: Edit, node: NodeId | None = None) -> NodeId:
+        """Apply ``edits`` to the text from the root to the end of ``node`` (the current one), as one action.
+
+        The edits are in order and disjoint, and their places are those of the text before all of them.
+        Returns the node at which the text ends now, which becomes the current one. Raises Refused for an edit
+        that is not within the text.
+        """
+        with self.together():
+            end = self.check_living(self.current if node is None else node).id
+            line = Line([*self.upward(end)][-2::-1])
+            self._check_places(edits, line)
+            parts = [Edit(start, stop, well_formed(words)) for start, stop, words in edits]
+            if len(parts) == 1:
+                start, stop, words = parts[0]
+                parts = hunks(line.read(start, stop), words, start)
+            else:
+                parts = [e for e in parts if e.end - e.start != len(e.text) or line.read(*e[:2]) != e.text]
+            if not parts:
+                return end
+            if len(edits) == 1:
+                if parts[0].start == line.starts[-1]:
+                    return self.append(parts[0].text, end)
+                if (done := self._cut_off(line, parts)) is not None:
+                    return done
+            changes = line.changes((part, plain(part.text, "writer")) for part in parts)
+            return self._change(line, changes, typed=len(edits) == 1)
+
+    def set_text(self, text: str, node: NodeId | None = None) -> NodeId:
+        """Make ``text`` the text from the root to the end of ``node``, as :meth:`replace` does."""
+        with self.together():
+            node = self.current if node is None else node
+            return self.replace(edit_between(self.text(node), well_formed(text)), node=node)
+
+    def append(self, text: str, node: NodeId | None = None) -> NodeId:
+        """Type ``text`` at the end of ``node`` (the current one); return the node that holds it.
+
+        That is ``node`` itself if a person wrote it and nothing follows it, else a new child.
+        """
+        with self.together():
+            last = self.check_kept(self.current if node is None else node)
+            text, at = well_formed(text), len(last.text)
+            if not text:
+                return last.id
+            followed = any(self._nodes[child].state != State.ABSORBED for child in self.all_children(last.id))
+            if last.author in ("writer", "edited") and last.id != ROOT and at < LONGEST and not followed:
+                line = Line([*self.upward(last.id)][-2::-1])
+                change = Edit(at, at, text), plain(text, "writer")
+                return self._change(line, {len(line.nodes) - 1: [change]}, typed=True)
+            self.check_unwritten(last)
+            with self.verb("type", last.id) as action:
+                made = self.add_node(last.id, plain(text, "writer"), "writer")
+                action.became, action.typed = made.id, Line([last, made]).words(1, 1) - last.count[0]
+            before = "" if action.was == last.id else None
+            self._begin_unit(action.number, made.id, 0, len(text), before)
+            return made.id
+
+    def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
+        """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
+
+        One action; an empty passage is a place. Raises Refused for one that is not within the text.
+        """
+        with self.verb("rewrite", self.current) as action:
+            line = Line([*self.upward(self.current)][-2::-1])
+            edit = Edit(start, end, text_of(spans))
+            self._check_places([edit], line)
+            self._change(line, line.changes([(edit, tuple(spans))]), typed=False)
+            action.typed, action.picked = 0, action.typed
+
+    def _check_places(self, edits: Sequence[Edit], line: Line) -> None:
+        at = 0
         for edit in edits:
-            if not at <= edit.start <= edit.end <= path.length:
+            if not at <= edit.start <= edit.end <= line.starts[-1]:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
             at = edit.end
-        parts = refined([Edit(a, b, well_formed(words)) for a, b, words in edits], path.read)
-        if not parts:
-            return end
-        if len(edits) == 1:
-            if parts[0].start == parts[-1].end == path.length:
-                return self.append(end, parts[0].text)
-            if (done := self._cut_off(parts, path, end)) is not None:
-                return done
-        found = node_edits(path if len(parts) < _FEW else path[:], parts)
-        if len(edits) == 1 and len(found) == 1:  # one edit of one node, so that typing can go on
-            [(node, some)] = found.items()
-            if len(some) == 1 and (done := self._goes_on(some[0], tree.node(node), end)) is not None:
-                return done
-        return self._respell(_plainly(found), end)
-
-    def append(self, end: NodeId, text: str) -> NodeId:
-        """Type ``text`` at the end of ``end``; return the node that holds it."""
-        tree, node = self._tree, self._tree.check_kept(end)
-        if not text:
-            return end
-        own = node.author in ("writer", "edited") and node.parent is not None and len(node.text) < LONGEST
-        followed = any(tree.node(c).state != State.ABSORBED for c in tree.all_children(end))
-        if own and not followed:
-            edit = Edit(len(node.text), len(node.text), text)
-            done = self._goes_on(edit, node, end)
-            return done if done is not None else self._respell(_plainly({end: [edit]}), end)
-        tree.check_unwritten(node)
-        with tree.verb("type", end) as action:
-            size = len(tree.line(end))
-            words = tree.line(end).words(size)
-            made = tree.add_node(end, plain(text, "writer"), "writer")
-            action.became, action.typed = made.id, tree.line(made.id).words(size) - words
-        self._begin_unit(action.number, made.id, 0, len(text), "" if action.was == end else None)
-        return made.id
-
-    def put_passage(self, start: int, end: int, spans: Spans, node: NodeId) -> None:
-        """Replace a passage, or put at a place, a model's ``spans``."""
-        path = self._tree.line(node)
-        if not 0 <= start <= end <= path.length:
-            raise Refused(f"{start} to {end} is no passage of this text")
-        edits = node_edits(path, [Edit(start, end, text_of(spans))])
-        with self._tree.verb("rewrite", node) as action:
-            words = self._tree.words(node)
-            self._respell(
-                {n: [(e, spans if e.text else ()) for e in some] for n, some in edits.items()}, node
-            )
-            action.typed, action.picked = 0, self._tree.words(action.became) - words
 
     # -- edits of nodes ----------------------------------------------------------------------------
 
-    def _respell(self, edits: dict[NodeId, list[tuple[Edit, Spans | None]]], end: NodeId) -> NodeId:
-        """Edit nodes on the path to ``end``; return the node at which the path ends now.
-
-        An edit with spans inserts them; its own text is a person's.
-        """
-        tree = self._tree
-        tree.check_unwritten(*map(tree.node, edits))
-        first = next(iter(edits))
-        with tree.verb("edit", first) as action:
-            line, place = tree.line(end), first
-            places = [line.index[number] for number in edits]
-            words = line.words(min(places), max(places))
-            text = tree.node(first).text if len(edits) == 1 and action.was == end else None
-            for number in reversed(edits):  # deepest first
-                node = tree.node(number)
-                some = [edit for edit, _ in edits[number]]
-                inserts = [plain(e.text, "writer") if s is None else s for e, s in edits[number]]
-                spans = edited(node.spans, some, inserts, tree.token_sizes)
-                place = number
-                if node.author == "model":
-                    place = self._twin(node, spans, edits)
-                    end = place if number == end else end
+    def _change(self, line: Line, changes: dict[int, list[_Change]], *, typed: bool) -> NodeId:
+        """Change nodes of ``line``; return the node at which it ends now. What is ``typed`` can go on."""
+        nodes, low, high = line.nodes, min(changes), max(changes)
+        edit = changes[low][0][0]
+        typed = typed and len(changes[low]) == 1
+        before = nodes[low].text if low == high and self.current == nodes[-1].id else None
+        if typed and low == high and self._goes_on(edit, nodes[low], nodes[-1].id):
+            return self.current
+        self.check_unwritten(*(nodes[place] for place in changes))
+        with self.verb("edit", nodes[low].id) as action:
+            words = line.words(low, high)
+            twinned: set[NodeId] = set()
+            for place in sorted(changes, reverse=True):  # deepest first
+                node = nodes[place]
+                edits, inserts = zip(*changes[place], strict=True)
+                spans = edited(node.spans, edits, inserts, self.token_sizes)
+                if node.author != "model":
+                    self.put_spans(node, spans)
                 else:
-                    tree.put_spans(node, spans)
-            action.became = end
-            action.typed = tree.line(end).words(min(places), max(places)) - words
-        if len(edits[first]) == 1:
-            edit = edits[first][0][0]
-            self._begin_unit(action.number, place, edit.start, edit.start + len(edit.text), text)
-        else:
-            self.unit = None
-        return end
+                    nodes[place] = self._twin(node, spans, twinned)
+            action.became = nodes[-1].id
+            action.typed += line.words(low, high) - words
+        if typed:
+            self._begin_unit(action.number, nodes[low].id, edit.start, edit.start + len(edit.text), before)
+        return nodes[-1].id
 
-    def _twin(self, node: Node, spans: Spans, edits: dict[NodeId, list[tuple[Edit, Spans | None]]]) -> NodeId:
+    def _twin(self, node: Node, spans: Spans, twinned: set[NodeId]) -> Node:
         """Add an edited sibling of a model's ``node``, and move to it what follows, and the marks."""
-        tree = self._tree
-        twin = tree.add_node(
-            node.parent, spans, "edited", place=node.place, undone=State.ABSORBED, recipe=node.recipe,
-            seed=node.seed, finish_reason=node.finish_reason, visited=node.visited, bookmark=node.bookmark,
-            title=node.title, note=node.note, labels=node.labels, own_settings=node.own_settings,
-            extra=node.extra,
+        twin = self.add_node(
+            node.parent, spans, "edited", place=node.place, undone=State.ABSORBED, model=node.model,
+            sampling=node.sampling, seed=node.seed, finish_reason=node.finish_reason, visited=node.visited,
+            bookmark=node.bookmark, title=node.title, note=node.note, labels=node.labels,
+            own_settings=node.own_settings, meta=node.meta,
         )  # fmt: skip
-        for child in tree.all_children(node.id):
-            if not (child in edits and tree.node(child).author == "model"):  # that one has a twin, too
-                tree.set(tree.node(child), parent=twin.id)
-        tree.set(node, bookmark=False, title="", note="", labels="")
-        return twin.id
+        for child in self.all_children(node.id):
+            if child not in twinned:  # of one that has a twin too, the twin moves
+                self.set(self._nodes[child], parent=twin.id)
+        self.set(node, bookmark=False, title="", note="", labels="")
+        twinned.add(node.id)
+        return twin
 
-    def _cut_off(self, parts: Sequence[Edit], path: Line, end: NodeId) -> NodeId | None:
+    def _cut_off(self, line: Line, parts: Sequence[Edit]) -> NodeId | None:
         """Apply an edit that cuts off nodes at the end of the text; None for one within the last node.
 
         What is cut off stays, on a branch of its own.
         """
-        tree, (start, stop, words) = self._tree, parts[-1]
-        there = touched(path, start, stop)
-        if there[-1].end != path.length or start == stop:
+        start, stop, words = parts[-1]
+        touched = line.touched(start, stop)
+        place, node = touched[0], line.nodes[touched[0]]
+        if start == stop or touched[-1] != len(line.nodes) - 1:
             return None
-        first, old = there[0], path.read(there[0].begin, there[-1].end)
-        start, stop = start - first.begin, stop - first.begin
-        if len(there) > 1:
-            start, stop, words = whole_words(old, start, stop, words)
-        head, tail = old[:start], old[stop:]
-        if len(there) > 1:  # keep no node of punctuation alone: move its signs into the new words
-            head, words = (head, words) if lettered(head) or len(parts) > 1 else ("", head + words)
-            tail, words = (tail, words) if lettered(tail) else ("", words + tail)
-        if tail or (len(there) == 1 and (head or not first.model)):
+        head, tail = line.read(line.starts[place], start), line.read(stop, line.starts[-1])
+        if len(touched) > 1:  # two different words may share letters, and signs alone are no node
+            while words and head and _in_word(words[0]) and _in_word(head[-1]):
+                head, words = head[:-1], head[-1] + words
+            while words and tail and _in_word(words[-1]) and _in_word(tail[0]):
+                words, tail = words + tail[0], tail[1:]
+            if not any(map(str.isalnum, head)) and len(parts) == 1:
+                head, words = "", head + words
+            if not any(map(str.isalnum, tail)):
+                words, tail = words + tail, ""
+        if tail or (len(touched) == 1 and (head or node.author != "model")):
             return None
-        node = tree.node(first.node)
-        tree.check_unwritten(node, tree.node(end))
-        with tree.verb("edit", node.id) as action:
-            low = path.index[touched(path, parts[0].start, parts[0].end)[0].node]
-            count = path.words(low)
-            before = path[: path.index[first.node]]
+        self.check_unwritten(node, line.nodes[-1])
+        with self.verb("edit", node.id) as action:
+            low = line.touched(parts[0].start, parts[0].end)[0]
+            count = line.words(low, len(line.nodes))
             if 0 < len(head) < len(node.text):
-                tree.split_node(node, len(head))
-            base = node.id if head else tree.check_parent(node.id, "cut").id
-            kept = [*before, first._replace(end=first.begin + len(head))]
-            if found := node_edits(kept, parts[:-1]):
-                base = self._respell(_plainly(found), base)
-            action.became = tree.add_node(base, plain(words, "writer"), "writer").id if words else base
-            action.typed = tree.line(action.became).words(low) - count
+                self.split_node(node, len(head))
+            kept = Line(line.nodes[: place + bool(head)])
+            if len(parts) > 1:
+                earlier = kept.changes((part, plain(part.text, "writer")) for part in parts[:-1])
+                self._change(kept, earlier, typed=False)
+            base = kept.nodes[-1].id if kept.nodes else ROOT
+            if words:
+                kept.nodes.append(self.add_node(base, plain(words, "writer"), "writer"))
+            action.became = kept.nodes[-1].id if kept.nodes else ROOT
+            action.typed = kept.words(low, len(kept.nodes)) - count
         if words:
             self._begin_unit(action.number, action.became, 0, len(words), None)
         return action.became
@@ -202,38 +281,36 @@ class TextEditor:
     # -- one action for many keystrokes ------------------------------------------------------------
 
     def _begin_unit(self, action: int, node: NodeId, start: int, end: int, before: str | None) -> None:
-        self.unit = Unit(action, node, start, end, before, self._tree.next_number, self.clock())
+        self._unit = _Unit(action, node, start, end, before, self._next, self.typing_clock())
 
-    def _goes_on(self, edit: Edit, node: Node, end: NodeId) -> NodeId | None:
-        """Make ``edit`` a part of the last action; return the end of the text, or None if it is no part."""
-        tree, unit = self._tree, self.unit
-        if unit is None or unit.node != node.id or node.author == "model" or unit.action != tree.last_action:
-            return None
-        if self.clock() - unit.last > PAUSE_SECONDS or not unit.start <= edit.end or edit.start > unit.end:
-            return None
-        if any(child >= unit.later for child in tree.all_children(node.id)):
-            return None  # a branch started below it since then follows the words as they are now
+    def _goes_on(self, edit: Edit, node: Node, end: NodeId) -> bool:
+        """Make ``edit`` a part of the last action, if it is one."""
+        unit, now = self._unit, self.typing_clock()
+        if unit is None or unit.node != node.id or node.author == "model" or unit.action != self.last_action:
+            return False
+        if now - unit.last > PAUSE_SECONDS or not unit.start <= edit.end or edit.start > unit.end:
+            return False
+        if any(child >= unit.later for child in self.all_children(node.id)):
+            return False  # a branch started below it since then follows the words as they are now
         typed = node.text[unit.start : unit.end]
         following = edit.text or node.text[edit.end : edit.end + 1]
         ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not following.startswith(_ENDS)
         full = len(typed) > UNIT_CHARS and typed[-1:].isspace()
         if (ended or full) and len(edit.text) > edit.end - edit.start:
-            return None
-        with tree.verb("edit", node.id, again=True) as action:
+            return False
+        with self.verb("edit", node.id, again=True) as action:
             words = node.count[0]
-            tree.put_spans(node, edited(node.spans, [edit], [plain(edit.text, "writer")], tree.token_sizes))
+            self.put_spans(node, edited(node.spans, [edit], [plain(edit.text, "writer")], self.token_sizes))
             action.typed, action.became = action.typed + node.count[0] - words, end
         unit.start = min(unit.start, edit.start)
         unit.end = max(unit.end, edit.end) + len(edit.text) - (edit.end - edit.start)
-        unit.last = self.clock()
+        unit.last = now
         if node.text == unit.before:  # all that was typed is taken back
-            self.unit = None
-            if unit.action == tree.last_action:
-                tree.undo()
-                return tree.current
-        return end
+            self._unit = None
+            if unit.action == self.last_action:
+                self.undo()
+        return True
 
 
-def _plainly(edits: dict[NodeId, list[Edit]]) -> dict[NodeId, list[tuple[Edit, Spans | None]]]:
-    """Return ``edits`` by a person."""
-    return {node: [(edit, None) for edit in some] for node, some in edits.items()}
+def _in_word(character: str) -> bool:
+    return character.isalnum() and not CHARACTER.match(character)

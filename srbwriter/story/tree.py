@@ -1,31 +1,27 @@
 """The nodes of a story in memory, and how they are changed.
 
-:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.verb` it notes the old value once, and
-these notes are the action: undo and redo put values back. When the outermost :meth:`Tree.change` ends, the
-rows that changed are handed over as one batch; if it raises, every value is put back, so that a verb that
-fails has changed nothing. Nothing here knows a file.
+:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` every old value is traced, so
+that a verb that raises has changed nothing; of the trace :meth:`Tree.verb` makes the notes of an action, and
+undo and redo put values back. When the outermost change ends, the rows that changed are handed over as one
+batch. Nothing here knows a file.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from bisect import insort
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any, cast
-
-import msgpack
+from typing import Any
 
 from srbwriter.story.edits import edit_between
-from srbwriter.story.line import Line
 from srbwriter.story.model import (
     ROOT,
     Author,
     JsonValue,
-    Marks,
     NodeId,
     NoSuchNode,
     Progress,
@@ -37,15 +33,17 @@ from srbwriter.story.model import (
     TokenSizes,
     settings_from,
 )
-from srbwriter.story.node import NO_RECIPE, Node, Recipe
-from srbwriter.story.spans import Spans, cut, encode, text_of, tidy
+from srbwriter.story.node import Node, packed, unpacked
+from srbwriter.story.spans import Spans, cut
 from srbwriter.story.words import Count
 
-Rows = dict[tuple[str, Any], "tuple[Any, ...] | None"]
-"""Rows of tables by (table, key); None is a row that is gone."""
+Rows = dict[tuple[str, Any], Any]
+"""Rows of a story by (table, key): a Node, an Action, a Progress, or a value; None is a row that is gone."""
 
-NOTED = frozenset("parent place state author text runs bookmark title note labels own_settings".split())
-"""The fields of a node that undo puts back."""
+NOTED = frozenset(
+    "made parent place state author text runs bookmark title note labels own_settings finish_reason".split()
+)
+"""The fields of a node that undo puts back; ``made`` is its state after undo."""
 
 MOST_ACTIONS = 5000
 """Actions that can be undone; more are forgotten, the oldest first."""
@@ -53,12 +51,8 @@ MOST_ACTIONS = 5000
 IDLE_SECONDS = 300.0
 """A longer gap between two changes does not count as writing time (as in novelWriter)."""
 
-
 Note = tuple[NodeId, str, Any, Any]
-"""Node, field, old value, new value. A text has (place, removed), and a list: what was inserted, the first
-number of later nodes, and nodes that keep those of them that follow the text as it is not now. "split" and
-"join" have a place, and a list: the node with the rest, one that keeps other children while the
-two are joined, and the finish reason of the first while they are not."""
+"""Node, field, old value, new value. Of a text, both are (place, the characters that differ)."""
 
 
 @dataclass(slots=True)
@@ -66,7 +60,8 @@ class Action:
     """One undoable step: ``verb`` on ``node``.
 
     ``was`` and ``became`` are the current node before and after it; ``typed`` and ``picked`` are the words it
-    added.
+    added. Nodes from number ``later`` on were made after it. ``copies`` are (copy, node): a copy has the
+    children of a node that follow its text as it is not now.
     """
 
     number: int
@@ -77,24 +72,35 @@ class Action:
     became: NodeId
     typed: int = 0
     picked: int = 0
+    later: NodeId = 0
     notes: list[Note] = field(default_factory=list[Note])
+    copies: list[tuple[NodeId, NodeId]] = field(default_factory=list[tuple[NodeId, NodeId]])
 
-    def row(self) -> tuple[Any, ...]:
-        return self.number, cast("Any", msgpack).packb(astuple(self))
+    def row(self) -> list[Any]:
+        notes = [
+            [node, name, packed(old), packed(new)] if name == "runs" else [node, name, old, new]
+            for node, name, old, new in self.notes
+        ]
+        return [*(getattr(self, name) for name in _ACTION[:-2]), notes, self.copies]
 
     @classmethod
-    def of(cls, data: bytes) -> Action:
-        """The inverse of :meth:`row`. Raises ValueError or TypeError for other bytes."""
-        values = cast("Any", msgpack).unpackb(data, use_list=False)
-        notes: list[Any] = [
-            (*note[:3], list(note[3]) if note[1] in ("split", "join", "text") else note[3])
-            for note in values[-1]
+    def of(cls, row: list[Any]) -> Action:
+        """The inverse of :meth:`row`."""
+        action = cls(*row)
+        action.notes = [
+            (node, name, unpacked(old), unpacked(new)) if name == "runs" else (node, name, old, new)
+            for node, name, old, new in action.notes
         ]
-        return cls(*values[:-1], notes=notes)
+        return action
+
+
+_ACTION = tuple(Action.__dataclass_fields__)
 
 
 class Tree:
     """All nodes of a story, its values, its days and its actions. What is returned must not be changed."""
+
+    clock: Callable[[], float] = staticmethod(time.time)
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -102,40 +108,42 @@ class Tree:
         self.token_sizes: TokenSizes | None = None
         self.changes: int = 0
         """How often the story has changed."""
-        self._clock: Callable[[], float] = time.time
-        self._forget()
+        self._depth = 0
+        self._trace: list[tuple[Any, Any, Any]] = []  # what changed, its field or key, the old value
+        self._dirty: set[tuple[str, Any]] = set()
+        self._action: Action | None = None
+        self._take_in({})
 
-    def _forget(self) -> None:
+    def _take_in(self, rows: Rows) -> None:
+        """Fill the tree with what a file holds."""
         self._nodes: dict[NodeId, Node] = {}
-        self._children: dict[NodeId, list[NodeId]] = {}
-        self._recipes: dict[int, Recipe] = {}
         self._values: dict[str, JsonValue] = {}
         self._days: dict[str, Progress] = {}
-        self._actions: list[Action] = []
-        self._done = 0  # the actions that are done and not undone
-        self._live: dict[NodeId, tuple[NodeId, str]] = {}
-        self._next = ROOT
-        self._last_change = self._clock()
-        self._depth = 0
-        self._trace: list[tuple[Any, str, Any]] = []  # what a failing change puts back
-        self._dirty: set[tuple[str, Any]] = set()
-        self._line: Line | None = None  # the last one that was asked for
-        self._action: Action | None = None
-        self._olds: dict[tuple[NodeId, str], Any] | None = None
-        self._last_olds: dict[tuple[NodeId, str], Any] = {}
-
-    def _take_in(self, nodes: Iterable[Node]) -> None:
-        """Fill the tree."""
-        self._nodes = {node.id: node for node in nodes}
+        self._actions: dict[int, Action] = {}
+        self._tables: dict[str, dict[Any, Any]] = {
+            "node": self._nodes, "value": self._values, "day": self._days, "action": self._actions,
+        }  # fmt: skip
+        self._children: dict[NodeId, list[NodeId]] = {}
+        same: dict[str, Any] = {}
+        for (table, key), row in rows.items():
+            self._tables[table][key] = row
+        for node in self._nodes.values():
+            node.sampling = same.setdefault(repr(node.sampling), node.sampling)
         for node in sorted(self._nodes.values(), key=lambda n: (n.place, n.id)):
             if node.parent is not None:
                 self._children.setdefault(node.parent, []).append(node.id)
         self._next = max(self._nodes, default=0) + 1
+        self._last_change = self.clock()
+        if self._nodes and "current" not in self._values:  # then the newest node that was read is likeliest
+            read = (n.id for n in self._nodes.values() if n.state == State.LIVING and n.visited)
+            self._values["current"] = max(read, default=ROOT)
+        if self._nodes:
+            self._values["current"] = self.nearest_living(self.current)
 
     # -- change ------------------------------------------------------------------------------------
 
     @contextmanager
-    def change(self) -> Generator[None]:
+    def together(self) -> Generator[None]:
         """Change the story inside as one batch; if that raises, nothing has changed. Raises ReadOnlyStory."""
         with self.lock:
             if self.read_only is not None:
@@ -156,27 +164,21 @@ class Tree:
                 self._hand_over({key: self._row(*key) for key in self._dirty})
                 self._dirty.clear()
 
-    together = change
-
     def _hand_over(self, rows: Rows) -> None:
         raise NotImplementedError
 
     def _revert(self, mark: int) -> None:
         while len(self._trace) > mark:
             what, name, old = self._trace.pop()
-            if isinstance(what, Node):
-                if name:
-                    self._put(what, name, old)
-                else:
-                    self._unhang(what)
-                    self._line = None
-                    del self._nodes[what.id]
-                    self._live.pop(what.id, None)
-            elif what is self._values or what is self._days:
+            if not isinstance(what, Node):
                 what[name] = old
+                if old is None:
+                    del what[name]
+            elif name == "made":
+                self._unhang(what)
+                del self._nodes[what.id]
             else:
-                self._actions, self._done = cast(tuple[list[Action], int], old)
-        self._last_olds = {}
+                self._put_field(what, name, old)
 
     @contextmanager
     def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
@@ -184,53 +186,55 @@ class Tree:
 
         A verb inside another is a part of it. With ``again`` the last action goes on.
         """
-        with self.change():
+        with self.together():
             if self._action is not None:
                 yield self._action
                 return
-            number = self.last_action + 1
-            here = self.current
-            action = self._actions[-1] if again else Action(number, name, node, self._clock(), here, here)
-            self._action, self._olds = action, self._last_olds if again else {}
-            words = action.typed, action.picked
+            last, here, mark = self.last_action, self.current, len(self._trace)
+            old = Action(last + 1, name, node, self.clock(), here, here)
+            old = self._actions[last] if again else old
+            action = self._action = replace(old)
             try:
                 yield action
             finally:
-                olds, self._action, self._olds = self._olds, None, None
-            self._keep_action(action, olds, again, words)
+                self._action = None
+            action.notes, action.later = self._notes_since(mark, old.notes), self._next
+            if again or action.notes or action.became != action.was:
+                gone = action.number + 1
+                while gone in self._actions:
+                    self._store("action", gone, None)
+                    gone += 1
+                self._store("action", action.number, action)
+                self._store("action", action.number - MOST_ACTIONS, None)
+                self._store("value", "done", action.number)
+            self._record(action.typed - old.typed, action.picked - old.picked, 0, action.at)
+            self.put("current", self.nearest_living(action.became))
 
-    def _keep_action(
-        self, action: Action, olds: dict[tuple[NodeId, str], Any], again: bool, words: tuple[int, int]
-    ) -> None:
-        made = {node for node, name in olds if name == "state" and (node, "made") in olds}
-        notes = [note for note in action.notes if note[1] in ("split", "join")]
-        for (node, name), old in list(olds.items()):
-            new = getattr(self._nodes[node], name, None)
-            if name in ("made", "next") or (node in made and name != "state") or old == new:
-                continue
+    def _notes_since(self, mark: int, notes: Iterable[Note]) -> list[Note]:
+        """Return the notes of an action that had ``notes`` before the trace from ``mark`` on."""
+        before: dict[tuple[NodeId, str], Any] = {}
+        for what, name, old in reversed(self._trace[mark:]):  # the first change of a field says the old value
+            if isinstance(what, Node) and name in NOTED:
+                before[what.id, name] = old
+        for number, name, old, new in notes:
             if name == "text":
-                edit = edit_between(old, str(new))
-                removed = edit.start, old[edit.start : edit.end]
-                later = olds.setdefault((ROOT, "next"), self._next)
-                notes.append((node, name, removed, [edit.text, later, 0, 0]))
+                (at, removed), (_, inserted) = old, new
+                now = before.get((number, name), self._nodes[number].text)
+                old = now[:at] + removed + now[at + len(inserted) :]
+            before[number, name] = old
+        found: list[Note] = []
+        for (number, name), old in before.items():
+            new = getattr(self._nodes[number], name, int(State.LIVING))
+            if name == "made":
+                found.append((number, name, old, new))
+            elif (number, "made") in before or old == new:
+                continue
+            elif name == "text":
+                at, end, words = edit_between(old, str(new))
+                found.append((number, name, (at, old[at:end]), (at, words)))
             else:
-                notes.append((node, name, old, new))
-        action.notes, self._last_olds = notes, olds
-        self._trace.append((None, "", (list(self._actions), self._done)))
-        for gone in self._actions[self._done :]:
-            self._dirty.add(("action", gone.number))
-        del self._actions[self._done :]
-        done = bool(notes) or action.became != action.was
-        if again and not done:
-            self._actions.pop()
-        elif done and not again:
-            self._actions.append(action)
-            if len(self._actions) > MOST_ACTIONS:
-                self._dirty.add(("action", self._actions.pop(0).number))
-        self._done = len(self._actions)
-        self._dirty |= {("action", action.number), ("value", "done")}
-        self._record(action.typed - words[0], action.picked - words[1], 0, action.at)
-        self.put("current", self.nearest_living(action.became))
+                found.append((number, name, old, new))
+        return found
 
     def set(self, node: Node, **fields: Any) -> None:
         """Change fields of a node."""
@@ -239,26 +243,24 @@ class Tree:
             if old is value or old == value:
                 continue
             self._trace.append((node, name, old))
-            if self._olds is not None and name in NOTED:
-                self._olds.setdefault((node.id, name), old)
-            self._put(node, name, value)
+            self._put_field(node, name, value)
             self._dirty.add(("node", node.id))
 
-    def _put(self, node: Node, name: str, value: Any) -> None:
-        if name in ("parent", "place"):
-            if self._line is not None and node.id in self._line.index:
-                self._line = None
+    def put_spans(self, node: Node, spans: Spans) -> None:
+        """Set the text of a node."""
+        self._trace += (node, "text", node.text), (node, "runs", node.runs)
+        node.spans, node.counted = spans, None
+        self._dirty.add(("node", node.id))
+
+    def _put_field(self, node: Node, name: str, value: Any) -> None:
+        moves = name in ("parent", "place")
+        if moves:
             self._unhang(node)
-            setattr(node, name, value)
-            self._hang(node)
-            return
-        if name == "text":
-            node.counted = None
-            if self._line is not None and (at := self._line.index.get(node.id)) is not None:
-                self._line.resize(at, len(value) - len(node.text))
-        elif name == "state" and self._line is not None and node.id in self._line.index:
-            self._line = None
         setattr(node, name, value)
+        if moves:
+            self._hang(node)
+        elif name == "text":
+            node.counted = None
 
     def _hang(self, node: Node) -> None:
         if node.parent is not None:
@@ -267,10 +269,7 @@ class Tree:
 
     def _unhang(self, node: Node) -> None:
         if node.parent is not None:
-            siblings = self._children[node.parent]
-            siblings.remove(node.id)
-            if not siblings:
-                del self._children[node.parent]
+            self._children[node.parent].remove(node.id)
 
     def add_node(
         self, parent: NodeId | None, spans: Spans, author: Author, *, place: int | None = None,
@@ -278,253 +277,153 @@ class Tree:
     ) -> Node:  # fmt: skip
         """Add a node, after its siblings unless ``place`` is given; ``undone`` is its state after undo."""
         place = self.last_place(parent or 0) if place is None else place
-        text = text_of(spans)
-        node = Node(
-            self._next, parent, place, author=author, text=text, runs=encode(spans, author),
-            created=time.time(), **fields,
-        )  # fmt: skip
+        node = Node(self._next, parent, place, author=author, created=time.time(), **fields)
+        node.spans = spans
         self._next += 1
         self._nodes[node.id] = node
         self._hang(node)
-        self._trace.append((node, "", None))
+        self._trace.append((node, "made", int(undone)))
         self._dirty.add(("node", node.id))
-        if self._olds is not None:
-            self._olds[node.id, "state"] = int(undone)
-            self._olds[node.id, "made"] = True
         return node
 
-    def put_node(self, node: Node) -> None:
-        """Add a node of an import, or put it in the place of the root."""
-        if (old := self._nodes.get(node.id)) is not None:
-            self._unhang(old)
-        self._line = None
-        self._nodes[node.id] = node
-        self._hang(node)
-        self._dirty.add(("node", node.id))
-
-    def put_day(self, day: str, progress: Progress) -> None:
-        """Set the progress of a day."""
-        self._days[day] = progress
-        self._dirty.add(("day", day))
-
-    def put_spans(self, node: Node, spans: Spans) -> None:
-        """Set the text of a node."""
-        self.set(node, text=text_of(spans), runs=encode(spans, node.author))
+    def split_node(self, node: Node, at: int) -> Node:
+        """Move the text from ``at`` on, with all children, into a new child; return it."""
+        self.check_unwritten(node)
+        head, tail = cut(node.spans, at, self.token_sizes)
+        children = self.all_children(node.id)
+        rest = self.add_node(
+            node.id, tail, node.author, undone=State.ABSORBED, model=node.model, sampling=node.sampling,
+            seed=node.seed, visited=node.visited, meta=node.meta, finish_reason=node.finish_reason,
+        )  # fmt: skip
+        for child in children:
+            self.set(self._nodes[child], parent=rest.id)
+        self.set(node, finish_reason="")
+        self.put_spans(node, head)
+        return rest
 
     def put(self, key: str, value: JsonValue) -> None:
-        """Set a story-wide value."""
-        old = self._values.get(key)
-        if old != value:
-            self._trace.append((self._values, key, old))
-            self._values[key] = value
-            self._dirty.add(("value", key))
+        """Set a story-wide value; None removes it."""
+        if self._values.get(key) != value:
+            self._store("value", key, value)
 
-    def recipe(self, model: str, sampling: JsonValue) -> Recipe:
-        """Return the recipe of a model and its sampling; a new pair gets a number."""
-        if not model and not sampling:
-            return NO_RECIPE
-        known = next((r for r in self._recipes.values() if r.model == model and r.sampling == sampling), None)
-        if known is None:
-            known = Recipe(len(self._recipes) + 1, model, dict(sampling or {}))
-            self._recipes[known.number] = known
-            self._dirty.add(("recipe", known.number))
-        return known
+    def _store(self, table: str, key: Any, value: Any) -> None:
+        rows = self._tables[table]
+        if value is not None or key in rows:
+            self._trace.append((rows, key, rows.get(key)))
+            rows[key] = value
+            if value is None:
+                del rows[key]
+            self._dirty.add((table, key))
 
-    def _row(self, table: str, key: Any) -> tuple[Any, ...] | None:
+    def _row(self, table: str, key: Any) -> Any:
         if table == "node":
-            return self._nodes[key].row() if key in self._nodes else None
-        if table == "value":
-            return key, json.dumps(self._done if key == "done" else self._values.get(key))
-        if table == "day":
-            return key, *astuple(self._days.get(key, Progress()))
-        if table == "recipe":
-            return key, self._recipes[key].model, json.dumps(dict(self._recipes[key].sampling))
-        first = self._actions[0].number if self._actions else 0
-        at = int(key) - first
-        found = self._actions[at] if 0 <= at < len(self._actions) else None
-        return found.row() if found is not None and found.number == key else None
+            return copy(self._nodes[key]) if key in self._nodes else None
+        return self._tables[table].get(key)
 
     def _rows(self) -> Rows:
         """Return all rows of the story."""
         with self.lock:
-            keys = [("node", node) for node in self._nodes]
-            keys += [("value", key) for key in (*self._values, "done")]  # type: ignore[misc]
-            keys += [("day", day) for day in self._days]  # type: ignore[misc]
-            keys += [("recipe", number) for number in self._recipes]
-            keys += [("action", action.number) for action in self._actions]
-            return {key: self._row(*key) for key in keys}
-
-    # -- parts of verbs ----------------------------------------------------------------------------
-
-    def split_node(self, node: Node, at: int) -> Node:
-        """Move the text from ``at`` on, with all children, into a new child; return it. Part of an action."""
-        note: Note = (node.id, "split", at, [0, 0, ""])
-        self._split(note)
-        if self._action is not None:
-            self._action.notes.append(note)
-        return self._nodes[note[3][0]]
-
-    def join_node(self, node: Node, rest: Node) -> None:
-        """Add the text and the children of ``rest``, its child, to ``node``. Part of an action."""
-        note: Note = (node.id, "join", len(node.text), [rest.id, 0, ""])
-        self._join(note)
-        if self._action is not None:
-            self._action.notes.append(note)
-
-    def _split(self, note: Note) -> None:
-        """Split a node as a note says: at which place, into which rest, and what a join had put aside."""
-        number, _, at, others = note
-        node, (rest, aside, finish) = self._nodes[number], others
-        olds, self._olds = self._olds, None
-        head, tail = cut(node.spans, at, self.token_sizes)
-        children = self.all_children(number)
-        more: dict[str, Any] = {
-            "recipe": node.recipe, "seed": node.seed, "visited": node.visited, "extra": node.extra,
-        }  # fmt: skip
-        below = self._nodes.get(rest) or self.add_node(number, (), node.author, **more)
-        others[0] = below.id
-        self.set(below, parent=number, state=State.LIVING, finish_reason=node.finish_reason)
-        self.put_spans(below, tail)
-        self.put_spans(node, head)
-        self.set(node, finish_reason=finish)
-        for child in children:
-            if child != below.id:
-                self.set(self._nodes[child], parent=below.id)
-        self._unpark(node, aside)
-        self._olds = olds
-
-    def _join(self, note: Note) -> None:
-        """Join a node and its rest; other children move to a sibling with the text that they follow."""
-        number, _, _, others = note
-        node, rest = self._nodes[number], self._nodes[others[0]]
-        olds, self._olds = self._olds, None
-        extra = [child for child in self.all_children(number) if child != rest.id]
-        others[1] = self._park(node, extra, others[1])
-        self.put_spans(node, tidy([*node.spans, *rest.spans]))
-        others[2] = node.finish_reason
-        self.set(node, finish_reason=rest.finish_reason)
-        for child in self.all_children(rest.id):
-            self.set(self._nodes[child], parent=number)
-        self.put_spans(rest, ())
-        self.set(rest, state=State.ABSORBED)
-        self._olds = olds
-
-    def _park(self, node: Node, children: Iterable[NodeId], aside: NodeId) -> NodeId:
-        """Move ``children`` to a sibling with the text that they follow; return its number.
-
-        ``aside`` is the sibling made for this before, or 0, which stays where no child needs one.
-        """
-        children = [c for c in children if self._nodes[c].state != State.ABSORBED or self.all_children(c)]
-        if not children:
-            return aside
-        more: dict[str, Any] = {"recipe": node.recipe, "seed": node.seed, "own_settings": node.own_settings}
-        copy = self._nodes.get(aside) or self.add_node(node.parent, (), node.author, place=node.place, **more)
-        living = any(self._nodes[child].state == State.LIVING for child in children)
-        self.put_spans(copy, node.spans)
-        self.set(copy, parent=node.parent, state=State.LIVING if living else State.ABSORBED)
-        for child in children:
-            self.set(self._nodes[child], parent=copy.id)
-        return copy.id
-
-    def _unpark(self, node: Node, aside: NodeId) -> None:
-        """Move back the children that :meth:`_park` moved away."""
-        for child in self.all_children(aside):
-            self.set(self._nodes[child], parent=node.id)
-        if aside:
-            self.set(self._nodes[aside], state=State.ABSORBED)
-
-    def _part(self, note: Note, back: bool) -> None:
-        """Before a text changes back or again: let what was written later stay with the text it follows."""
-        node, (_, mark, *asides) = self._nodes[note[0]], note[3]
-        late = [child for child in self.all_children(node.id) if child >= mark]
-        here = 0 if back else 1
-        note[3][2 + here] = self._park(node, late, asides[here])
-
-    def _go_back(self, note: Note, back: bool) -> None:
-        """Put back the old value of a note, or the new one again."""
-        number, name, old, new = note
-        node = self._nodes[number]
-        if name == "text":
-            (start, removed), (inserted, _, *asides) = old, new
-            there, instead = (inserted, removed) if back else (removed, inserted)
-            if not node.text.startswith(there, start):
-                raise Refused("the story does not hold any more what was done there")
-            self.set(node, text=node.text[:start] + instead + node.text[start + len(there) :])
-            self._unpark(node, asides[1 if back else 0])
-        elif name in ("split", "join"):
-            (self._split if (name == "split") != back else self._join)(note)
-        elif name == "state" and back and old == State.ABSORBED and self.children(number):
-            pass  # what was written after it since then stays with it, as a branch
-        else:
-            self.set(node, **{name: old if back else new})
-
-    def undo(self) -> Action | None:
-        """Undo the last action and return it; None at the beginning."""
-        return self._step(-1)
-
-    def redo(self) -> Action | None:
-        """Redo the action that was undone last, and return it; None if there is none."""
-        return self._step(1)
-
-    def _step(self, way: int) -> Action | None:
-        with self.change():
-            index = self._done - (way < 0)
-            if not 0 <= index < len(self._actions):
-                return None
-            action = self._actions[index]
-            if way < 0:
-                action.became = self.current  # where redo returns to
-            else:
-                action.was = self.current
-            for note in action.notes:
-                if note[1] == "text":
-                    self._part(note, way < 0)
-            twins = [note for note in action.notes if note[1] == "state" and note[2] == State.ABSORBED]
-            others = [note for note in action.notes if note not in twins]
-            for note in twins + others if way > 0 else others[::-1] + twins:  # the deepest of them are first
-                self._go_back(note, way < 0)
-            self._trace.append((None, "", (list(self._actions), self._done)))
-            self._done += way
-            self._dirty |= {("value", "done"), ("action", action.number)}
-            self._record(way * action.typed, way * action.picked, 0, action.at)
-            self.put("current", self.nearest_living(action.became if way > 0 else action.was))
-            self._last_olds = {}
-            return action
+            return {
+                (table, key): self._row(table, key) for table, rows in self._tables.items() for key in rows
+            }
 
     def _record(self, typed: int, picked: int, generated: int, at: float | None = None) -> None:
         """Add words to the day of ``at`` (now), and the time since the last change to today."""
-        now = self._clock()
+        now = self.clock()
         gap, self._last_change = now - self._last_change, now
         for day, more in (
             (day_of(now if at is None else at), Progress(typed, picked, generated)),
             (day_of(now), Progress(seconds=gap if 0 < gap <= IDLE_SECONDS else 0.0)),
         ):
-            old = self._days.get(day, Progress())
             if more != Progress():
-                self._trace.append((self._days, day, old))
-                self._days[day] = old + more
-                self._dirty.add(("day", day))
+                self._store("day", day, self._days.get(day, Progress()) + more)
+
+    # -- undo --------------------------------------------------------------------------------------
+
+    def undo(self) -> Action | None:
+        """Undo the last action and return it; None at the beginning."""
+        return self._step(back=True)
+
+    def redo(self) -> Action | None:
+        """Redo the action that was undone last, and return it; None if there is none."""
+        return self._step(back=False)
+
+    def _step(self, back: bool) -> Action | None:
+        with self.together():
+            number = self.last_action + (not back)
+            if (known := self._actions.get(number)) is None:
+                return None
+            here = self.current
+            action = replace(known, became=here) if back else replace(known, was=here)
+            action.copies = list(known.copies)
+            changing = dict.fromkeys(node for node, name, _, _ in action.notes if name in ("text", "made"))
+            late = [
+                (node, self.text(node.id), node.spans, children)
+                for node in map(self.node, changing)
+                if (children := list(self._late(node.id, action.later)))
+            ]
+            for note in action.notes:
+                self._put_back(note, back)
+            for node, text, spans, children in late:
+                self._keep_behind(action, list(changing), node, text, spans, children)
+            for twin, node in action.copies:
+                if self.text(twin) == self.text(node) and self._nodes[node].state != State.ABSORBED:
+                    for child in self.all_children(twin):
+                        self.set(self._nodes[child], parent=node)
+                    self.set(self._nodes[twin], state=State.ABSORBED)
+            self._store("action", number, action)
+            self._store("value", "done", number - back)
+            way = -1 if back else 1
+            self._record(way * action.typed, way * action.picked, 0, action.at)
+            self.put("current", self.nearest_living(action.was if back else action.became))
+            return action
+
+    def _put_back(self, note: Note, back: bool) -> None:
+        number, name, old, new = note
+        node = self._nodes[number]
+        if name == "text":
+            (start, there), (_, instead) = (new, old) if back else (old, new)
+            if not node.text.startswith(there, start):
+                raise Refused("the story does not hold any more what was done there")
+            self.set(node, text=node.text[:start] + instead + node.text[start + len(there) :])
+        else:
+            self.set(node, **{"state" if name == "made" else name: old if back else new})
+
+    def _late(self, node: NodeId, later: NodeId) -> Iterator[NodeId]:
+        """Yield the children of a node that were added after an action, and what it made was undone."""
+        for child in self._children.get(node, ()):
+            if child >= later and (self._nodes[child].state != State.ABSORBED or self._children.get(child)):
+                yield child
+
+    def _keep_behind(
+        self, action: Action, changed: list[NodeId], node: Node, text: str, spans: Spans, late: list[NodeId]
+    ) -> None:
+        """Let children of ``node`` that came after ``action`` follow the ``text`` that they did before it.
+
+        They move to another of the nodes that changed, which has this text now, or to a copy of the node.
+        """
+        if self.text(node.id) == text and node.state != State.ABSORBED:
+            return
+        copies = [number for number, _ in action.copies]
+        places = [self._nodes[place] for place in (*changed, *copies) if self.text(place) == text]
+        home = min(places, key=lambda place: place.state == State.ABSORBED, default=None)
+        if home is None:
+            home = self.add_node(
+                node.parent, spans, node.author, place=node.place, model=node.model, sampling=node.sampling,
+                seed=node.seed, own_settings=node.own_settings,
+            )  # fmt: skip
+            action.copies.append((home.id, node.id))
+        if home.state == State.ABSORBED:
+            self.set(home, state=State.LIVING)
+        for child in late:
+            self.set(self._nodes[child], parent=home.id)
 
     # -- look --------------------------------------------------------------------------------------
 
     @property
     def last_action(self) -> int:
         """The number of the last action that was done and not undone; 0 at the beginning."""
-        return self._actions[self._done - 1].number if self._done else 0
-
-    @property
-    def next_number(self) -> NodeId:
-        """The number of the next new node."""
-        return self._next
-
-    def leave_out(self, number: NodeId) -> None:
-        """Give new nodes numbers beyond ``number``."""
-        self._next = max(self._next, number + 1)
-
-    @property
-    def values(self) -> dict[str, JsonValue]:
-        """All story-wide values, to be read."""
-        return self._values
+        return int(self._values.get("done") or 0)
 
     def last_place(self, parent: NodeId) -> int:
         """Return a place after all children of ``parent``."""
@@ -544,9 +443,9 @@ class Tree:
         return int(self._values.get("current") or ROOT)
 
     @property
-    def streaming(self) -> dict[NodeId, NodeId]:
-        """The branches being written: the first node of each → the node that gets its text now."""
-        return {name: node for name, (node, _) in self._live.items()}
+    def streaming(self) -> list[NodeId]:
+        """The branches that are being written."""
+        return [node.id for node in self if node.streaming is not None]
 
     def node(self, node: NodeId) -> Node:
         """Return a node, also one in the bin. Raises NoSuchNode."""
@@ -557,9 +456,6 @@ class Tree:
 
     def nodes(self, nodes: Iterable[NodeId]) -> list[Node]:
         return [self.node(node) for node in nodes]
-
-    def marks(self, node: NodeId) -> Marks:
-        return self.node(node).marks
 
     def parent(self, node: NodeId) -> NodeId | None:
         return self.node(node).parent
@@ -573,10 +469,6 @@ class Tree:
         self.node(node)
         return [c for c in self._children.get(node, ()) if self._nodes[c].state == State.LIVING]
 
-    def siblings(self, node: NodeId) -> list[NodeId]:
-        """Return the living children of the parent, including ``node``."""
-        return self.children(self.parent(node) or ROOT)
-
     def upward(self, node: NodeId) -> Iterator[Node]:
         """Yield the nodes from ``node`` to the root."""
         here: Node | None = self.node(node)
@@ -589,31 +481,19 @@ class Tree:
         with self.lock:
             return [above.id for above in self.upward(node)][::-1]
 
-    def line(self, node: NodeId) -> Line:
-        """Return the text from the root to ``node`` as a line of pieces, which follows its changes."""
-        with self.lock:
-            if self._line is None or node not in self._line.index or self._line.nodes[-1].id != node:
-                self._line = Line([above for above in self.upward(node) if above.parent is not None][::-1])
-            return self._line
-
-    def _in_line(self, node: NodeId) -> bool:
-        return self._line is not None and self._line.living and node in self._line.index
-
     def is_living(self, node: NodeId) -> bool:
         """Whether ``node`` is part of the readable tree: neither it nor an ancestor is in the bin."""
-        if self._in_line(node):
-            return True
         with self.lock:
             return node in self._nodes and all(n.state == State.LIVING for n in self.upward(node))
 
     def nearest_living(self, node: NodeId) -> NodeId:
         """Return ``node``, or its nearest ancestor in the readable tree."""
-        if self._in_line(node):
-            return node
         found = None
         for above in self.upward(node if node in self._nodes else ROOT):
-            found = above.id if above.state == State.LIVING and found is None else found
-            found = None if above.state != State.LIVING else found
+            if above.state != State.LIVING:
+                found = None
+            elif found is None:
+                found = above.id
         return found or ROOT
 
     def text(self, node: NodeId, chars: int | None = None) -> str:
@@ -629,7 +509,7 @@ class Tree:
     def chars(self, node: NodeId | None = None) -> int:
         """Count the characters from the root to ``node`` (the current one)."""
         with self.lock:
-            return self.line(self.current if node is None else node).length
+            return sum(len(above.text) for above in self.upward(self.current if node is None else node))
 
     def words(self, node: NodeId) -> int:
         """Count the words from the root to ``node``."""
@@ -647,9 +527,9 @@ class Tree:
     def settings(self, node: NodeId) -> Settings:
         """Return the settings in force at ``node``: its own over those of its ancestors."""
         total = Settings()
-        for above in self.path(node):
-            if text := self._nodes[above].own_settings:
-                total = settings_from(text).inherit(total)
+        for above in self.nodes(self.path(node)):
+            if above.own_settings:
+                total = settings_from(above.own_settings).inherit(total)
         return total
 
     def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
@@ -662,21 +542,11 @@ class Tree:
                 stack.extend(reversed(self.children(found[-1])))
             return iter(found)
 
-    def where(self, test: Callable[[Node], bool]) -> list[NodeId]:
-        """Return the living nodes that pass ``test``, in reading order."""
-        with self.lock:
-            found = {node.id for node in self._nodes.values() if test(node)}
-            return [node for node in self.reading_order() if node in found] if found else []
-
     def bookmarks(self) -> list[NodeId]:
-        return self.where(lambda node: node.bookmark)
+        return [node for node in self.reading_order() if self._nodes[node].bookmark]
 
     def unread(self) -> list[NodeId]:
-        return self.where(lambda node: not node.visited)
-
-    def tags(self) -> list[str]:
-        """Return all tags in use, sorted."""
-        return sorted({tag for node in self if node.labels for tag in node.tags})
+        return [node for node in self.reading_order() if not self._nodes[node].visited]
 
     def bin(self) -> list[NodeId]:
         """Return the topmost nodes in the bin, newest first."""
@@ -707,12 +577,12 @@ class Tree:
 
     def today(self) -> Progress:
         """Return the progress of this calendar day."""
-        return self._days.get(day_of(self._clock()), Progress())
+        return self._days.get(day_of(self.clock()), Progress())
 
     # -- checks ------------------------------------------------------------------------------------
 
     def check_kept(self, node: NodeId) -> Node:
-        """Return ``node``. Raises NoSuchNode if it is in the bin itself or was joined to another node."""
+        """Return ``node``. Raises NoSuchNode if it is in the bin itself or a part of another node."""
         found = self.node(node)
         if found.state != State.LIVING:
             binned = found.state == State.BINNED
@@ -726,37 +596,13 @@ class Tree:
             raise NoSuchNode(node, "is below something in the bin")
         return found
 
-    def check_parent(self, node: NodeId, verb: str) -> Node:
-        """Return the parent of a living ``node``. Raises Refused for the root, which cannot be ``verb``."""
-        parent = self.check_living(node).parent
-        if parent is None:
-            raise Refused(f"the root of the story cannot be {verb}")
-        return self._nodes[parent]
-
     def check_unwritten(self, *nodes: Node) -> None:
         """Raise Refused while a model writes at the end of one of them."""
         for node in nodes:
-            if node.streaming:
+            if node.streaming is not None:
                 raise Refused(f"node {node.id} is still being written — stop it first")
 
 
 def day_of(now: float) -> str:
     """Return the local calendar day, ISO 8601."""
     return time.strftime("%Y-%m-%d", time.localtime(now))
-
-
-def picked_words(tree: Tree, was: NodeId, node: NodeId) -> int:
-    """Return the number of the model's words that a move from ``was`` to ``node`` adds to the path.
-
-    Words that a person typed among them were counted when they were typed.
-    """
-    before = {above.id for above in tree.upward(was)}
-    fresh: list[Node] = []
-    shared = node
-    for above in tree.upward(node):
-        shared = above.id
-        if shared in before:
-            break
-        fresh.append(above)
-    others = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
-    return max(0, tree.words(node) - tree.words(shared) - others)

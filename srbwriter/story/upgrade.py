@@ -1,7 +1,7 @@
 """Stories of versions before 0.6: read once; their chapters become lines of the text.
 
-Such a file has a table of nodes and one of their bodies; a chapter is a mark on a node. Its undo history is
-not read.
+Such a file is a database of SQLite with a table of nodes and one of their bodies; a chapter is a mark on a
+node. Its undo history is not read.
 """
 
 from __future__ import annotations
@@ -16,125 +16,114 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from srbwriter.story.connection import connect, in_words
 from srbwriter.story.edits import Edit
 from srbwriter.story.headings import heading_line, is_scene_break
-from srbwriter.story.model import DamagedStory, NodeId, State
+from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress, State
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_of
-from srbwriter.story.spans import edited, encode, plain, text_of
-from srbwriter.story.store import Image, checked
-from srbwriter.story.tree import Rows
+from srbwriter.story.spans import edited, plain
+from srbwriter.story.store import Image, check_tree, summary_of
 
-_NODE = (
-    "node.id, parent, place, state, author, text, runs, coalesce(recipe, 0), seed, finish, flags, title, note"
-)
-_MORE = "tags, settings, meta, name, created"
+_NODES = """
+    SELECT node.id, parent, place, state, author, text, runs, model, sampling, seed, finish, title, note,
+        tags, settings, meta, created, flags
+    FROM node JOIN body USING (id) LEFT JOIN recipe ON recipe.id = body.recipe ORDER BY node.id"""
 _BOOKMARK, _CHAPTER, _VISITED = 1, 2, 4
 _GONE = "head", "touched", "written", "gaps"
 """Values that have no meaning any more."""
 
 
 def read_old(path: Path) -> Image:
-    """Read a story of an older version, with the log beside it. Raises DamagedStory or NotSaved."""
-    with tempfile.TemporaryDirectory(prefix="srbwriter-") as folder, in_words(path):
+    """Read a story of an older version, with the log beside it. Raises NotAStory, DamagedStory or OSError."""
+    with tempfile.TemporaryDirectory(prefix="srbwriter-") as folder:
         for logs in (("-wal", "-journal"), ()):  # a log may be of another file
             copy = Path(folder) / f"{len(logs)}.srbw"
             shutil.copyfile(path, copy)
             for suffix in logs:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
-            try:
-                with closing(connect(copy, "rw")) as db:
-                    if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok" and logs:
-                        continue
+            with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as db:
+                sound = db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+                tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
+                if sound and not {"node", "value"} <= tables:
+                    raise NotAStory(path, "is a database, but not a story")
+                if sound or not logs:
                     return _image(db)
-            except sqlite3.DatabaseError:
-                if not logs:
-                    raise
     raise DamagedStory(path, "nothing of it can be read")
 
 
 def _image(db: sqlite3.Connection) -> Image:
-    rows: Rows = {}
+    image, problem = Image(version=7), ""
+    nodes: dict[NodeId, Node] = {}
     chapters: dict[NodeId, str] = {}
-    problem = ""
     try:
-        for number, *row in db.execute(
-            f"SELECT node.id, {_NODE}, {_MORE} FROM node JOIN body USING (id) ORDER BY node.id"
-        ):
-            flags = row[10]
+        for row in db.execute(_NODES):
+            model, sampling, seed, finish, title, note, tags, settings, meta, created, flags = row[7:]
             if flags & _CHAPTER:
-                chapters[number] = row[11] or ""
-            row[10] = bool(flags & _BOOKMARK) | bool(flags & _VISITED) << 1
-            row[11:14] = ["" if flags & _CHAPTER else row[11] or "", row[12] or "", row[13] or ""]
-            row[14] = without_secondary_keys(row[14])
-            rows["node", number] = tuple(row)
+                chapters[row[0]], title = title or "", ""
+            values: list[Any] = [
+                *row[:7], model or "", json.loads(sampling or "{}"),
+                seed % 2**64 if seed is not None else None, finish or "", bool(flags & _BOOKMARK),
+                bool(flags & _VISITED), title or "", note or "", tags or "", _own_settings(settings),
+                json.loads(meta or "{}"), created or 0.0,
+            ]  # fmt: skip
+            nodes[row[0]] = Node(*values)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         problem = str(error)[:200]
     with contextlib.suppress(sqlite3.Error):
-        for number, model, sampling in db.execute("SELECT id, model, sampling FROM recipe"):
-            rows["recipe", number] = number, model, sampling
         for key, value in db.execute("SELECT key, json FROM value"):
             if key not in _GONE:
-                rows["value", key] = key, value
-        for row in db.execute("SELECT day, typed, picked, generated, seconds FROM progress"):
-            rows["day", row[0]] = row
-    image = checked(Image(rows, version=0), problem)
-    if not image.value("uuid"):
-        rows["value", "uuid"] = "uuid", json.dumps(str(uuid4()))
-    _place_headings(image, chapters)
+                image.rows["value", key] = json.loads(value)
+        for day, *done in db.execute("SELECT day, typed, picked, generated, seconds FROM progress"):
+            image.rows["day", day] = Progress(*done)
+    image.rows.setdefault(("value", "uuid"), str(uuid4()))
+    if not problem:
+        _place_headings(nodes, chapters)
+    image.rows |= {("node", number): node for number, node in nodes.items()}
+    if problem:
+        check_tree(image, problem)
+    image.summary = summary_of(image.rows)
     return image
 
 
-def without_secondary_keys(settings: str | None) -> str | None:
-    """Return the JSON of settings without fields of lorebook entries that are not used any more."""
-    if not settings or '"secondary"' not in settings:
-        return settings
-    values: dict[str, Any] = json.loads(settings)
+def _own_settings(settings: str | None) -> dict[str, Any] | None:
+    """Return settings without fields of lorebook entries that are not used any more."""
+    values: dict[str, Any] = json.loads(settings or "{}")
     for entry in values.get("lore", []):
         entry.pop("secondary", None)
         entry.pop("logic", None)
-    return json.dumps(values)
+    return values or None
 
 
-def _place_headings(image: Image, chapters: dict[NodeId, str]) -> None:
+def _place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:
     """Write the heading of each chapter as a line before the paragraph in which its words begin."""
-    nodes = {key[1]: row for key, row in image.rows.items() if key[0] == "node" and row is not None}
-    added: dict[NodeId, list[tuple[int, str]]] = {}
+    added: dict[NodeId, dict[int, str]] = {}
     for number, title in chapters.items():
-        path: list[NodeId] = []
-        here: NodeId | None = number
-        while here is not None:
-            path.insert(0, here)
-            here = nodes[here][1]
-        begin = sum(len(nodes[n][5]) for n in path[:-1])
-        text = "".join(nodes[n][5] for n in path)
-        below, last = [n for n in nodes if nodes[n][1] == number and nodes[n][3] == State.LIVING], number
-        while not text[begin:].strip() and below:  # its words begin in a node that follows
-            last = below[0]
-            text += nodes[last][5]
-            path.append(last)
-            below = [n for n in nodes if nodes[n][1] == last and nodes[n][3] == State.LIVING]
+        path = [nodes[number]]
+        while path[0].parent is not None:
+            path.insert(0, nodes[path[0].parent])
+        text = "".join(node.text for node in path)
+        begin = len(text) - len(path[-1].text)
+        while not text[begin:].strip():  # its words begin in a node that follows
+            below = (n for n in nodes.values() if n.parent == path[-1].id and n.state == State.LIVING)
+            if (following := next(below, None)) is None:
+                break
+            path.append(following)
+            text += following.text
         start = _place_of_heading(text, begin, title)
         if start is None or (not title and not text[:start].strip()):
             continue  # a scene at the very beginning has no break before it
         ending = text[:start]
         blank = "" if not ending.strip() else "\n\n"[min(2, len(ending) - len(ending.rstrip("\n"))) :]
-        for n in path:
-            size = len(nodes[n][5])
-            if start < size or n == path[-1]:
-                places = added.setdefault(n, [])
-                if all(place != start for place, _ in places):
-                    places.append((start, f"{blank}{heading_of(title)}\n\n"))
+        for node in path:
+            if start < len(node.text) or node is path[-1]:
+                added.setdefault(node.id, {}).setdefault(start, f"{blank}{heading_of(title)}\n\n")
                 break
-            start -= size
+            start -= len(node.text)
     for number, places in added.items():
-        row = nodes[number]
-        node = Node(*row[:5], text=row[5], runs=row[6])
-        edits = [Edit(at, at, words) for at, words in sorted(places)]
-        spans = edited(node.spans, edits, [plain(edit.text, "writer") for edit in edits])
-        image.rows["node", number] = (*row[:5], text_of(spans), encode(spans, row[4]), *row[7:])
+        node = nodes[number]
+        edits = [Edit(at, at, words) for at, words in sorted(places.items())]
+        node.spans = edited(node.spans, edits, [plain(edit.text, "writer") for edit in edits])
 
 
 def _place_of_heading(text: str, begin: int, title: str) -> int | None:

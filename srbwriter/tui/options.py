@@ -5,7 +5,6 @@ A change is saved in the overlay file, never in the writer's own file. This modu
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -74,7 +73,6 @@ OPTIONS: tuple[Key[Any], ...] = (
 
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 
 class Preferences:
@@ -108,7 +106,9 @@ class Preferences:
         try:
             remember(self.table, {key: value})
         except OSError as error:
-            log.warning("cannot remember %s: %s", key.name, error)
+            import logging  # which --help need not wait for
+
+            logging.getLogger(__name__).warning("cannot remember %s: %s", key.name, error)
             return f"The change lasts until you quit; it cannot be saved: {error.strerror}"
         if said in ("flag", "environment", "file"):
             return f"The change lasts until you quit; the {said} sets {self._settings[key]} again next time."

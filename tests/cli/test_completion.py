@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from srbwriter import cli
 from srbwriter.cli.commands import COMMANDS
-from srbwriter.cli.help import SHELLS
+from srbwriter.cli.completion import SHELLS
+from tests.cli.stories import make
 
 COMPLETE_IN_BASH = """
 source "$1"; shift
@@ -34,9 +37,10 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def complete(scripts: Path, *words: str) -> set[str]:
     run = ["bash", "-c", COMPLETE_IN_BASH, "bash", str(scripts / "bash"), "srbwriter", *words]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where srbwriter is
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": path})
     assert not done.stderr
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines())
 
 
 @pytest.mark.needs("bash")
@@ -50,6 +54,17 @@ def test_bash_completes_commands_flags_actions_and_values(scripts: Path) -> None
     assert "--serve" in complete(scripts, "--s")
 
 
+@pytest.mark.needs("bash")
+def test_bash_completes_titles_models_and_themes(scripts: Path) -> None:
+    for title in ("The Orchard", "The Mill", "A day's end"):
+        make(title)
+    assert complete(scripts, "info", "The") == {r"The\ Orchard", r"The\ Mill"}
+    assert complete(scripts, "backup", "make", r"The\ O") == {r"The\ Orchard"}
+    assert complete(scripts, "A") == {r"A\ day\'s\ end"}
+    assert complete(scripts, "models", "use", "") == complete(scripts, "--model", "story") == {"storyteller"}
+    assert complete(scripts, "--theme", "mid") == {"midnight-ink"}
+
+
 @pytest.mark.parametrize(
     ("shell", "check"), [pytest.param(shell, "-n", marks=pytest.mark.needs(shell)) for shell in SHELLS]
 )
@@ -60,4 +75,4 @@ def test_the_shell_takes_the_script(scripts: Path, shell: str, check: str) -> No
 
 def test_another_shell_is_refused_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["completion", "basj"]) == 2
-    assert "expected one of bash, zsh, fish" in capsys.readouterr().err
+    assert "invalid choice: 'basj' (choose from" in capsys.readouterr().err

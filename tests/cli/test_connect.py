@@ -46,7 +46,7 @@ def test_what_is_wrong_there_is_the_exit_code_here(
     assert cli.main(["write", PROMPT, "--connect", server.url, "-n", "1"]) == 1
     assert "maximum context length is 7 tokens" in capsys.readouterr().err
     assert cli.main(["write", PROMPT, "--connect", server.url, "--dialect", "koboldcpp"]) == 2
-    assert "--dialect 'koboldcpp': expected one of" in capsys.readouterr().err
+    assert "--dialect: 'koboldcpp': expected one of" in capsys.readouterr().err
 
 
 def test_a_model_named_nearer_is_the_one_that_is_meant(tmp_path: Path) -> None:
@@ -94,7 +94,3 @@ def test_one_address_is_taken_and_several_are_refused(
     err = capsys.readouterr().err
     for place in (f"{file}:2: model.connect = ", "SRBWRITER_CONNECT = "):
         assert re.search(re.escape(place) + ".*expected one address such as", err)
-    monkeypatch.delenv("SRBWRITER_CONNECT")
-    file.write_text("")
-    assert cli.main([*arguments, "--connect", "http://a:1", "--connect", "http://b:2"]) == 2
-    assert "--connect 'http://a:1' and 'http://b:2': expected one address" in capsys.readouterr().err

@@ -24,8 +24,8 @@ def test_nobody_there_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> Non
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         assert cli.main(line(url)) == Exit.ERROR
-    words = f"srbwriter: {url}: no connection (connection refused); is the server running?"
-    assert capsys.readouterr().err.splitlines() == [words]
+    [said] = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"srbwriter: {url}: no connection (") and said.endswith("is the server running?")
 
 
 # ---- somebody else is there

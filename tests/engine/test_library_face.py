@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from srbwriter.engine.engine import Engine
@@ -16,19 +14,16 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from tests.fakes.shared_model import load_engine
 
 from .support import (
     PROMPT,
     SHORT,
-    SMALL,
     WAIT,
     drive,
     finish,
     fixture_of,
     rest,
     seeded,
-    short_model,
     small_engine,
     works,
 )
@@ -64,32 +59,10 @@ def test_reset_forgets_everything(engine: Engine) -> None:
     assert engine.resident(ids) == len(ids)
     engine.reset()
     assert engine.resident(ids) == 0
-    assert engine.stats().used_cells == engine.stats().used_sequences == engine.stats().logits_rows == 0
+    assert engine.stats().used_cells == engine.stats().used_sequences == 0
     with pytest.raises(EngineClosed, match="reset"):
         running.wait(0)
     assert works(engine)
-
-
-def test_pinned_prefixes_stay_longest() -> None:
-    options = replace(SMALL, host_bytes=0)  # nothing leaves the cells but for want of room
-    with load_engine(short_model(), options, thread=False) as engine:
-        kept, other = "A pinned tale of a king. " * 8, "Another tale of a fox. " * 8
-        for text in (kept, other):
-            finish(engine, engine.submit(Request(text, stop=Stop(max_tokens=0))))
-        ids = [engine.tokenize(text, add_bos=True) for text in (kept, other)]
-        engine.pin("story", ids[0])
-        shared = 2  # tokens with which both begin
-        cache = engine._cache
-        while cache.count_held(ids[1]) > shared:
-            assert cache.count_held(ids[0]) == len(ids[0])
-            assert engine.call(cache.evict)
-        engine.unpin("story")
-        finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=1, ignore_eog=True))))
-        while cache.count_held(ids[0]) > shared:
-            assert cache.count_held(ids[1]) == len(ids[1])  # without the pin the older one goes first
-            assert engine.call(cache.evict)
-        with pytest.raises(InvalidRequest):
-            engine.pin("story", [10**9])
 
 
 def test_a_conversation(engine: Engine) -> None:

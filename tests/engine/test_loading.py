@@ -118,7 +118,7 @@ def test_nothing_can_be_asked_of_a_closed_engine() -> None:
     engine.close()
     questions: list[Callable[[], object]] = [
         lambda: engine.submit(Request("x")), engine.process, engine.reset, engine.flush,
-        lambda: engine.call(lambda: 1), lambda: engine.resident([1]), lambda: engine.pin("a", [1]),
+        lambda: engine.call(lambda: 1), lambda: engine.resident([1]),
         lambda: engine.tokenize("words"), lambda: engine.token("a"),
     ]  # fmt: skip
     for question in questions:

@@ -17,7 +17,7 @@ from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from .support import GREEDY, finish, rest, small_engine
 from .test_memories import HYBRID, SLIDING, evict_all
-from .test_tiers import opened, small
+from .test_tiers import opened
 
 PROMPT = "Once upon a time there was a fox. He was old, and he hid a bird from the rain. "
 RULE = Stop(max_tokens=4, ignore_eog=True)
@@ -85,16 +85,6 @@ def test_a_session_is_taken_back_under_the_salt_that_asks_for_it(kind: str, tmp_
         engine.load_session(file, "b")
         assert ask(engine, "a", path).cached_tokens == 0
         assert ask(engine, "b", path).cached_tokens >= tokens - 2  # the last two were not evaluated
-
-
-def test_a_pin_is_for_its_salt() -> None:
-    with small(host_bytes=0, max_sequences=8) as engine:
-        kept = list(ask(engine, "a").prompt_ids)
-        engine.pin("mine", kept, "a")
-        ask(engine, "b")
-        while engine.resident(kept, "b"):
-            engine.call(engine._cache.evict)
-        assert engine.resident(kept, "a") >= len(kept) - 1
 
 
 def test_another_srbwriter_is_told_of_the_salt() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import FinishReason, LimitExceeded, Request, Stop
+from srbwriter.engine.types import FinishReason, LimitExceeded
 
 from .support import (
-    GREEDY,
-    PROMPT,
     ask,
     decoded_rows,
     drive,
@@ -72,19 +68,3 @@ def test_sixty_four_branches_live_at_once(engine: Engine) -> None:
     with pytest.raises(LimitExceeded) as caught:
         ask(engine, n=65)
     assert (caught.value.n, caught.value.limit) == (65, 64)
-
-
-def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> None:
-    parted = 6
-
-    def callback(logits: Any, view: Any) -> None:
-        token = 300 + len(view.ids) if len(view.ids) < parted else 400 + view.index
-        logits[:] = -1e9
-        logits[token] = 0.0
-
-    stop = Stop(max_tokens=10, ignore_eog=True)
-    with decoded_rows(engine) as rows:
-        generation = engine.submit(Request(PROMPT, n=8, sampling=GREEDY, stop=stop, logits_callback=callback))
-        finish(engine, generation)
-    assert sum(rows) == len(generation.prompt_ids) + parted + 3 * 8
-    assert len({b.ids for b in generation.branches}) == 8

@@ -240,7 +240,7 @@ class FakeEngine(WithoutCache):
         key = (branch.generation.number, branch.index)
         prompt = self.detokenize(branch.generation.prompt_ids)
         request = SimpleNamespace(
-            generation=branch.generation, asked=branch.generation.request, ids=[], namespace=None,
+            generation=branch.generation, asked=branch.generation.request, ids=[], salt="",
             siblings=None, pending_text="", eog=frozenset[int](), events=list[Event](),
         )  # fmt: skip
         self._writers[key] = ActiveBranch(cast("Any", request), branch, self.piece_table)

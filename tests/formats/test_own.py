@@ -34,7 +34,7 @@ WHOLE = StoryDraft(
             [Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")],
             Generation(2**63, {"temperature": 0.5}, "m", "stop"),
             Marks(True, ("x",), "n", "T", False, True),
-            Settings(author_note="grim", sampling={"top_k": 40}), 1.5, {"steered": ["a"]}, 9,
+            Settings(author_note="grim", sampling={"top_k": 40}), 1.5, {"steered": ["a"]},
         ),
         DraftNode("b", "r", 0, "夜 🌙\n", "writer"),
     ],

@@ -100,6 +100,9 @@ def test_a_misspelt_field_is_named(client: httpx.Client) -> None:
     body = {"prompt": "Once", "n": 1, "max_tokens": 1, "temprature": 1, "naïve": 1}
     note = client.post("/srb/v1/completions", json=body).headers["x-note"]
     assert note.startswith("there is no field 'temprature', perhaps 'temperature'; there is no field")
+    asked = {"prompt": "Once", "max_tokens": 1, "n": 1, "n_probs": 1, "priority": "background"}
+    note = client.post("/srb/v1/completions", json=asked).headers["x-note"]
+    assert note.startswith("there is no field 'priority'")
 
 
 def test_an_answer_says_that_a_seed_does_not_settle_the_text(client: httpx.Client) -> None:

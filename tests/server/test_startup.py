@@ -11,11 +11,10 @@ import pytest
 
 from srbwriter.engine.types import TokenRun
 from srbwriter.server import ServerError
-from tests.fakes.engine import WORDS, FakeEngine
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
 
-ONCE = 256 + WORDS.index("Once")
 BODY = {"prompt": "Once", "n_predict": 3}
 
 

@@ -1,4 +1,4 @@
-"""What strangers meet: work of others, values for each branch, words for a refusal."""
+"""What strangers meet: work of others, prompts, values for each branch, words for a refusal."""
 
 from __future__ import annotations
 
@@ -35,6 +35,22 @@ def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine) -
                 engine.release()
                 list(pieces)
             engine.generations[-1].wait(30)
+
+
+# ---- what a prompt means
+
+
+def test_a_prompt_of_ids_is_taken_as_it_is(client: httpx.Client, engine: FakeEngine) -> None:
+    cases: tuple[tuple[Any, bool], ...] = (
+        ("Once", True), ([256, 257], False), (["Once", 257], False), ({"prompt_string": "Once"}, True),
+    )  # fmt: skip
+    for path in ("/completion", "/v1/completions", "/srb/v1/completions"):
+        for prompt, begun in cases:
+            assert client.post(path, json={"prompt": prompt, "max_tokens": 2}).status_code == 200
+            request = engine.submitted[-1]
+            assert request.add_bos is begun, (path, prompt)
+            if isinstance(prompt, list):  # a text in front of ids begins as texts do
+                assert (request.prompt[0] == engine.bos) is isinstance(prompt[0], str)
 
 
 # ---- values for each branch

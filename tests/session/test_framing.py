@@ -14,7 +14,7 @@ from srbwriter.engine.types import ModelInfo, Stop
 from srbwriter.session import Session
 from srbwriter.session.prompting import REQUEST, ChatFrame
 from srbwriter.story import ROOT, Story
-from srbwriter.story.model import LoreEntry, Settings, settings_from, settings_text
+from srbwriter.story.model import LoreEntry, Settings, settings_from, settings_json
 from tests.fakes.instruct_model import CHATML, make_instruct
 from tests.session.conftest import OPTIONS, ready, write_round
 
@@ -102,9 +102,9 @@ def test_prose_does_not_begin_inside_the_models_thinking(
 
 def test_the_settings_of_a_frame_are_kept_and_older_settings_are_read() -> None:
     own = Settings(request=ASKED, framed=False)
-    assert settings_from(settings_text(own)) == own
+    assert settings_from(settings_json(own)) == own
     old = settings_from(
-        '{"memory": "m", "template": {"name": "x", "before": "a", "between": "b", "after": ""}}'
+        {"memory": "m", "template": {"name": "x", "before": "a", "between": "b", "after": ""}}
     )
     assert (old.request, old.framed) == (None, None)
     assert old.template is not None and old.template.request == ""

@@ -1,15 +1,13 @@
-"""Branches that repeat themselves are marked, and rewound if the writer wishes."""
+"""Branches that repeat themselves are marked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.launch import LOOP_TIMES as TIMES
 from srbwriter.session import Session, loops
 from srbwriter.tui.write.status import marks
 
@@ -40,12 +38,3 @@ def test_a_branch_that_repeats_itself_is_marked(session: Session) -> None:
     assert repeats(session)[1]
     session.round.branches[0].stop()  # type: ignore[union-attr]
     assert "Then the fox" in written(session)[0]
-
-
-def test_with_the_guard_none_does(session: Session) -> None:
-    session.sampling = replace(session.sampling, loop_guard=TIMES)
-    session.generate()
-    texts = written(session)
-    assert repeats(session) == [False, False]
-    assert not any(text.startswith(", and the big, and the big") for text in texts)
-    assert all(branch.bans for branch in session.round.branches)  # type: ignore[union-attr]

@@ -15,7 +15,6 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.engine.types import Priority, Request, Sampling
-from srbwriter.launch import LOOP_TIMES
 from srbwriter.session import Session
 from srbwriter.session.rewriting import passage_at
 from srbwriter.session.sampling import RememberedKnobs
@@ -59,7 +58,7 @@ def test_they_hold_where_nobody_said_otherwise(file: Path) -> None:
         sampling = session.sampling
         assert (sampling.dry_multiplier, sampling.dry_sequence_breakers) == (0.8, ("*",))
         assert (sampling.temperature, sampling.dry_base) == (1.1, 2.0)
-        assert sampling.loop_guard == LOOP_TIMES and session.stop.ignore_eog
+        assert session.stop.ignore_eog
         assert session.usual.of_model == {
             "dry_allowed_length", "dry_multiplier", "dry_sequence_breakers", "ignore_eog",
         }  # fmt: skip
@@ -68,12 +67,12 @@ def test_they_hold_where_nobody_said_otherwise(file: Path) -> None:
 def test_what_the_writer_changes_stays_with_the_story(file: Path) -> None:
     with opened(file) as session:
         knobs = RememberedKnobs(session, load(every_key(), {}, {}))
-        session.sampling = replace(session.sampling, dry_multiplier=0.0, loop_guard=0)
+        session.sampling = replace(session.sampling, dry_multiplier=0.0)
         session.stop = replace(session.stop, ignore_eog=False)
         knobs.keep()
     with opened(file) as session:
         RememberedKnobs(session, load(every_key(), {}, {})).recall()
-        assert (session.sampling.dry_multiplier, session.sampling.loop_guard) == (0.0, 0)
+        assert session.sampling.dry_multiplier == 0.0
         assert not session.stop.ignore_eog
 
 
@@ -82,7 +81,7 @@ def test_another_model_has_its_own(file: Path) -> None:
         session.sampling = replace(session.sampling, temperature=0.5)
         session.load_model(bundled_model())
         ready(session)
-        assert session.sampling == Sampling(temperature=0.5, loop_guard=LOOP_TIMES)
+        assert session.sampling == Sampling(temperature=0.5)
         assert not session.stop.ignore_eog and not session.usual.of_model
         session.load_model(SHIPPED)
         assert session.sampling.dry_multiplier == 0.8 and session.stop.ignore_eog

@@ -17,8 +17,7 @@ from srbwriter.session.prompting import REQUEST, wish_note
 from srbwriter.session.round import wish_of
 from srbwriter.session.wishes import ask_wish
 from srbwriter.story import Refused, Story
-from srbwriter.story.context import place_near_end
-from srbwriter.story.context.assemble import NEAR_END
+from srbwriter.story.context import NEAR_END, place_near_end
 from srbwriter.tui.write.status import Watch, left, note
 from tests.engine.support import decoded_rows, evaluate_last_tokens
 from tests.fakes.instruct_model import make_instruct

@@ -42,14 +42,22 @@ def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_p
     story.append("first")
     [taken] = [story.snapshot(tmp_path / "b", "before the storm")]
     with pytest.raises(NotAStory, match="already"):
-        backup._copy(story.file, taken)
+        backup.copy_story(story.file, taken)
     story.append(" second")
-    restored = backup.restore(taken, tmp_path / "old.srbw")
+    restored = backup.copy_story(taken, tmp_path / "old.srbw")
     with Story.open(restored) as old:
         assert old.text(old.current) == "first"
     with pytest.raises(NotAStory, match="already there"):
-        backup.restore(taken, story.file)
+        backup.copy_story(taken, story.file)
     assert backup.backups(story.backup_folder(tmp_path / "b"))[0].name == "before the storm"
+
+
+def test_a_copy_whose_middle_is_damaged_is_not_offered(story: Story, tmp_path: Path) -> None:
+    story.append("It rained on the quay.")
+    good, bad = (story.snapshot(tmp_path / "b", name) for name in ("a", "b"))
+    bad.write_bytes(bad.read_bytes().replace(b"quay", b"q\xff\xffy"))
+    found = backup.newest_good(good.parent)
+    assert found is not None and found.path == good
 
 
 def test_a_file_and_its_copy_keep_their_copies_apart(story: Story, tmp_path: Path) -> None:
@@ -84,7 +92,7 @@ def test_the_folder_lists_its_stories(tmp_path: Path) -> None:
             made.append(text)
     (tmp_path / "not one.srbw").write_text("x" * 100)
     broken = tmp_path / "broken.srbw"
-    broken.write_bytes((tmp_path / "One.srbw").read_bytes()[:4096] + b"\xa5" * 40_000)
+    broken.write_bytes((tmp_path / "One.srbw").read_bytes()[:150] + b"\xa5" * 40_000)
     listed = {story.title: story for story in stories(tmp_path)}
     assert listed.keys() == {"One", "Two", "broken"}
     assert (listed["One"].words, listed["One"].nodes, listed["One"].problem) == (3, 2, "")
@@ -154,7 +162,7 @@ def test_words_by_author_and_by_day(story: Story) -> None:
 
 def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
     now = [1000.0]
-    story._clock, story._last_change = lambda: now[0], 1000.0
+    story.clock, story._last_change = lambda: now[0], 1000.0
     for seconds in (10, IDLE_SECONDS, IDLE_SECONDS + 1, 20):
         now[0] += seconds
         story.end_typing()

@@ -18,7 +18,7 @@ WORDS = st.integers(1, 6)
 def now(story: Story) -> list[float]:
     """The writer's clock; add to it for another day."""
     clock = [1_000_000_000.0]
-    story._clock = lambda: clock[0]
+    story.clock = lambda: clock[0]
     story._last_change = clock[0]
     return clock
 

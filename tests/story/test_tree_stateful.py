@@ -70,7 +70,7 @@ class Writing(StoryMachine):
     @rule(pick=PICKS, text=WORDS)
     def append(self, pick: int, text: str) -> None:
         node = self.a_node(pick)
-        if node in self.story.streaming.values():
+        if node in self.story.streaming:
             return
         full = self.story.text(node)
         made = self.story.append(text, node)
@@ -87,7 +87,7 @@ class Writing(StoryMachine):
     @rule(pick=PICKS, n=st.integers(1, 3), sized=st.booleans())
     def begin(self, pick: int, n: int, sized: bool) -> None:
         node = self.a_node(pick)
-        if node in self.story.streaming.values():
+        if node in self.story.streaming:
             return
         vocab = "sized" if sized else "other"
         for name in self.story.begin_branches(node, n, model="m", vocab=vocab, sampling={"top_k": n}):
@@ -135,11 +135,11 @@ class Writing(StoryMachine):
     @rule(pick=PICKS, at=st.none() | st.integers(1, 6), running=st.booleans())
     def take(self, pick: int, at: int | None, running: bool) -> None:
         node = self.a_node(pick)
-        live = [name for name, node in self.story.streaming.items() if self.story.is_living(node)]
+        live = [node for node in self.story.streaming if self.story.is_living(node)]
         if running and live:
             node = live[pick % len(live)]
             self.finish(list(self.story.streaming).index(node))  # as a session does before a pick
-        if node in self.story.streaming.values():
+        if node in self.story.streaming:
             return
         text = self.story.node(node).text
         if at is not None and at > len(text):
@@ -153,31 +153,9 @@ class Writing(StoryMachine):
     def split(self, pick: int, at: int) -> None:
         node = self.a_node(pick)
         full = self.story.text(node)
-        if node != ROOT and at < len(self.story.node(node).text) and not self.story.node(node).streaming:
+        if node != ROOT and at < len(self.story.node(node).text) and self.story.node(node).streaming is None:
             rest = self.story.split(node, at)
             assert self.story.text(rest) == full
-            self.acted()
-
-    @rule(pick=PICKS)
-    def merge(self, pick: int) -> None:
-        node = self.a_node(pick)
-        parent = self.story.parent(node)
-        if parent in (None, ROOT) or any(n.streaming for n in self.story.nodes([parent, node])):
-            return
-        full, others = self.story.text(node), set(self.story.children(self.story.parent(node))) - {node}
-        texts = {other: self.story.text(other) for other in others}
-        assert self.story.merge(node) == parent
-        assert self.story.text(parent) == full
-        assert {other: self.story.text(other) for other in others} == texts
-        self.acted()
-
-    @rule(pick=PICKS, index=st.integers(0, 4))
-    def reorder(self, pick: int, index: int) -> None:
-        node = self.a_node(pick)
-        if node != ROOT:
-            self.story.reorder(node, index)
-            siblings = self.story.children(self.story.parent(node))
-            assert siblings.index(node) == min(index, len(siblings) - 1)
             self.acted()
 
     @rule(pick=PICKS)
@@ -268,7 +246,7 @@ class Writing(StoryMachine):
             if node in self.whole:
                 assert any(text.startswith(context + self.whole[node]) for text in everything)
             elif node in self.written:
-                assert self.story.text(self.story.target(node)) == context + self.written[node]
+                assert self.story.text(node) == context + self.written[node]
 
     @invariant()
     def words_are_counted_exactly(self) -> None:

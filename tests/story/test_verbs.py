@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, Edit, Marks, NoSuchNode, Refused, Settings, Story
+from srbwriter.story import ROOT, Edit, NoSuchNode, Refused, Settings, Story
 from srbwriter.story.model import LoreEntry, Template
 from tests.story.branches import generated
 
 # -- the tree ------------------------------------------------------------------------------------------
 
 
-def test_merging_keeps_marks_and_settings(story: Story) -> None:
-    [top] = story.add(ROOT, ["a"])
-    [low] = story.add(top, ["b"])
-    [below] = story.add(low, ["c"])
-    story.mark(top, tags=["x"], note="up")
-    story.mark(low, tags=["y"], note="down", bookmark=True)
-    story.put_settings(top, Settings(memory="m", author_note="n"))
-    story.put_settings(low, Settings(author_note="o"))
-    before = story.settings(below)
-    story.merge(low)
-    assert story.marks(top) == Marks(bookmark=True, tags=("x", "y"), note="up\ndown")
-    assert story.settings(below) == before
-    story.undo()
-    assert story.marks(top) == Marks(tags=("x",), note="up")
-    assert story.own_settings(top) == Settings(memory="m", author_note="n")
-
-
 def test_the_root_stays_what_it_is(story: Story) -> None:
-    [node] = story.add(ROOT, ["a"])
-    for verb in (
-        lambda: story.delete(ROOT),
-        lambda: story.split(ROOT, 1),
-        lambda: story.merge(ROOT),
-        lambda: story.merge(node),
-        lambda: story.reorder(ROOT, 0),
-    ):
+    for verb in (lambda: story.delete(ROOT), lambda: story.split(ROOT, 1)):
         with pytest.raises(Refused):
             verb()
 
@@ -73,11 +48,9 @@ def test_ways_through_the_tree(story: Story) -> None:
     assert list(story.reading_order()) == order
     assert story.path(d) == [ROOT, a, d]
     assert story.children(story.parent(d)) == [c, d]
-    story.reorder(d, 0)
-    assert story.children(a) == [d, c]
     story.mark(c, bookmark=True)
     story.mark(b, bookmark=True, title="Two", tags=["blue"])
-    assert (story.bookmarks(), story.tags()) == ([c, b], ["blue"])
+    assert story.bookmarks() == [c, b]
     story.delete(a)
     assert story.bookmarks() == [b]
 
@@ -155,7 +128,7 @@ class Clock:
 @pytest.fixture
 def clock(story: Story) -> Clock:
     made = Clock()
-    story._editor.clock = made
+    story.typing_clock = made
     return made
 
 
@@ -203,9 +176,6 @@ def test_long_typing_is_undone_in_pieces_at_words(story: Story, clock: Clock) ->
         undone += 1
         assert story.text(story.current)[-1:] in ("", " ")
     assert 2 <= undone <= 5
-
-
-# -- editing -------------------------------------------------------------------------------------------
 
 
 # -- taking --------------------------------------------------------------------------------------------
@@ -256,75 +226,5 @@ def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None
         {"min_p": 0.1},
         "sentence",
     )
-    assert not node.streaming
+    assert node.streaming is None
     assert not node.marks.visited
-
-
-# -- moving a node with all that follows it ------------------------------------------------------------
-
-
-def test_what_was_moved_is_the_last_child_and_undo_puts_it_where_it_was(story: Story) -> None:
-    a, b, c = story.add(ROOT, ["a", "b", "c"])
-    [d] = story.add(a, ["d"])
-    story.move(b, a)
-    assert (story.children(a), story.children(ROOT)) == ([d, b], [a, c])
-    story.move(b, ROOT)
-    assert story.children(ROOT) == [a, c, b]
-    story.undo()
-    story.undo()
-    assert (story.children(ROOT), story.children(a)) == ([a, b, c], [d])
-
-
-def test_moves_that_cannot_be_are_refused_in_words(story: Story) -> None:
-    [top] = story.add(ROOT, ["a"])
-    [low] = story.add(top, ["b"])
-    [binned] = story.add(ROOT, ["c"])
-    story.delete(binned)
-    for move, words in (
-        (lambda: story.move(top, low), f"node {top} cannot be moved below node {low}, which follows it"),
-        (lambda: story.move(top, top), f"node {top} cannot be moved below itself"),
-        (lambda: story.move(low, top), f"node {low} follows node {top} already"),
-        (lambda: story.move(ROOT, low), "the root of the story cannot be moved"),
-    ):
-        refused(move, words)
-    for move in (
-        lambda: story.move(low, binned),
-        lambda: story.move(binned, low),
-        lambda: story.move(low, 99),
-    ):
-        with pytest.raises(NoSuchNode):
-            move()
-    assert story.text(low) == "ab"
-
-
-def refused(move: Callable[[], None], words: str) -> None:
-    with pytest.raises(Refused) as raised:
-        move()
-    assert words in str(raised.value)
-
-
-def test_nothing_is_moved_away_from_a_model_that_writes(story: Story) -> None:
-    one, two = story.add(ROOT, ["one", "two"])
-    [branch] = story.begin_branches(one, 1, model="m", vocab="v")
-    story.stream(branch, "abc", [3])
-    for move in (
-        lambda: story.move(one, two),
-        lambda: story.move(branch, two),
-        lambda: story.move(two, branch),
-    ):
-        refused(move, f"node {branch} is still being written")
-    story.move(two, one)  # neither is at work
-    story.finish(branch, "length")
-    story.move(branch, two)
-    assert story.text(branch) == "onetwoabc"
-
-
-def test_a_token_that_began_in_the_words_before_stays_with_its_node(story: Story) -> None:
-    """Its ids are used where the words before end as they did, and are kept where they do not."""
-    one, two = story.add(ROOT, ["He ", "He went"])
-    [branch] = story.begin_branches(one, 1, model="m", vocab="v")
-    story.stream(branch, "ran", [3, 1], lead=" ")
-    story.finish(branch, "length")
-    story.move(branch, two)
-    [span] = story.node(branch).spans
-    assert (span.text, span.ids, span.lead, story.text(branch)) == ("ran", (3, 1), " ", "He wentran")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from srbwriter.story.words import count
+from srbwriter.story.words import Count, count
 
 TEXT = st.text(alphabet="ab '\"-\u2014\n.é_", max_size=30)
 
@@ -40,5 +40,5 @@ def test_what_counts_as_a_word(text: str, words: int) -> None:
 
 def test_an_unfinished_word_is_carried_to_the_next_piece() -> None:
     assert count("กก").words == count("กก ").words == 0
-    assert (count("กก") + count("a") + count(" กก")).words == 2
-    assert (count("กก") + count("ကကက")).words == 1  # half a word, and three fifths of one
+    assert Count.total(map(count, ("กก", "a", " กก"))).words == 2
+    assert Count.total(map(count, ("กก", "ကကက"))).words == 1  # half a word, and three fifths of one

@@ -112,7 +112,7 @@ def assert_nothing_else_happened(file: Path, knobs: str) -> None:
     """No mark, no deletion, no knob, no title: what a letter could have done as a command."""
     with Story.open(file, readonly=True) as story:
         for node in story.reading_order():
-            marks = story.marks(node)
+            marks = story.node(node).marks
             assert marks == replace(Marks(), visited=marks.visited)
         assert not list(story.bin())
         assert repr(story.settings(story.current)) == knobs

@@ -22,5 +22,5 @@ def test_it_is_set_without_a_complaint() -> None:
     run = ["groff", "-man", "-ww", "-Tascii", "-P-bcu", str(FILE)]
     shown = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert "--model" in shown.stdout
+    assert "--model" in shown.stdout and "srbwriter export orchard -o orchard.epub" in shown.stdout
     assert all(command in shown.stdout for command in COMMANDS)

@@ -171,4 +171,4 @@ async def test_where_text_is_typed_a_question_mark_is_a_character(open_bench: Op
     async with open_bench() as bench:
         await bench.choose("rename_story")
         await bench.press(*"Why?", "enter")
-        assert bench.session.title == "Why?"
+        assert bench.session.story.title == "Why?"

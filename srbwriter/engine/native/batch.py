@@ -16,18 +16,17 @@ from .library import L
 class Batch:
     """Rows of one ``llama_decode``.
 
-    A sequence goes by the ids ``seq + offset`` for each of ``offsets``; one row can carry those of
-    ``most`` sequences.
+    A sequence goes by the ids ``seq + offset`` for each of ``offsets``.
     """
 
-    def __init__(self, capacity: int, offsets: Sequence[int], most: int) -> None:
+    def __init__(self, capacity: int, offsets: Sequence[int]) -> None:
         self.capacity = capacity
         self.size = 0
         self._offsets = offsets
-        width = most * len(offsets)
+        width = len(offsets)
         self._token = np.zeros(capacity, np.int32)
         self._pos = np.zeros(capacity, np.int32)
-        self._n_seq = np.ones(capacity, np.int32)
+        self._n_seq = np.full(capacity, width, np.int32)
         self._seq = np.zeros((capacity, width), np.int32)
         self._output = np.zeros(capacity, np.int8)
         self._tokens, self._positions = self._token.data, self._pos.data
@@ -58,18 +57,6 @@ class Batch:
             self._seqs = () if start else seqs
         self.size = end
 
-    def share(self, row: int, seqs: Sequence[int]) -> None:
-        """Let ``row`` belong to several sequences that are identical so far.
-
-        Raises ValueError for none, which would crash llama.cpp, or more than the batch is made for.
-        """
-        if not seqs:
-            raise ValueError("a row belongs to at least one sequence")
-        ids = [seq + offset for offset in self._offsets for seq in seqs]
-        self._seqs = ()
-        self._seq[row, : len(ids)] = ids
-        self._n_seq[row] = len(ids)
-
     def add_run(self, tokens: Sequence[int], position: int, seq: int, outputs: bool | int) -> int:
         """Add consecutive tokens of one sequence; return the index of the last row.
 
@@ -92,7 +79,6 @@ class Batch:
         for column, offset in enumerate(self._offsets):
             self._seq[start:end, column] = seqs
             self._seq[start:end, column] += offset
-        self._n_seq[start:end] = len(self._offsets)
 
     def take(self) -> Any:
         """The native struct, sized for the rows added."""

@@ -96,7 +96,7 @@ class Context:
         self.max_rows = int(lib.llama_n_batch(self.pointer))
         self.max_outputs = self.sequences
         self.n_vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
-        self.batch = Batch(self.max_rows, self._offsets, self.sequences)
+        self.batch = Batch(self.max_rows, self._offsets)
         self._abort_flag = C.create_string_buffer(b"\0\0", 2)
         self.window = int(lib.llama_model_n_swa(model)) if ids > 1 else 0  # that sliding layers see
 

@@ -37,7 +37,7 @@ class EmbeddingContext:
         self.pointer = int(pointer)
         self._memory = lib.llama_get_memory(self.pointer)
         self._width = int(lib.llama_model_n_embd_out(model))
-        self._batch = Batch(rows, (0,), 1)
+        self._batch = Batch(rows, (0,))
 
     def evaluate(
         self, tokens: list[int], threads: int, wanted: Callable[[], bool]

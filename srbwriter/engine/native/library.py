@@ -52,36 +52,14 @@ L: Any = _bindings
 
 log = logging.getLogger("srbwriter.native")
 
-LONG = (
+LONG = frozenset(
     "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
     "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
     "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
-    "llama_set_adapters_lora"
-).split()
-
-SHORT = (
-    "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_n_embd_out "
-    "llama_model_n_layer llama_model_has_encoder "
-    "llama_model_is_recurrent llama_model_is_hybrid llama_model_n_swa llama_model_n_params "
-    "llama_model_size llama_model_chat_template llama_model_desc llama_model_meta_count "
-    "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_vocab_n_tokens "
-    "llama_vocab_is_eog llama_vocab_bos llama_vocab_eos llama_vocab_get_add_bos "
-    "llama_vocab_get_add_eos "
-    "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_token_to_piece "
-    "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm "
-    "llama_memory_seq_cp llama_memory_seq_pos_max llama_memory_seq_pos_min llama_n_ctx llama_n_batch "
-    "llama_set_n_threads llama_set_abort_callback llama_get_logits llama_get_logits_ith "
-    "llama_get_embeddings_ith "
-    "llama_sampler_chain_init llama_sampler_chain_add "
-    "llama_sampler_chain_remove llama_sampler_accept llama_sampler_apply llama_sampler_sample "
-    "llama_sampler_clone llama_sampler_reset llama_sampler_free llama_sampler_init_greedy "
-    "llama_sampler_init_dist llama_sampler_init_top_k llama_sampler_init_top_p "
-    "llama_sampler_init_min_p llama_sampler_init_typical llama_sampler_init_temp "
-    "llama_sampler_init_temp_ext llama_sampler_init_xtc llama_sampler_init_top_n_sigma "
-    "llama_sampler_init_mirostat llama_sampler_init_mirostat_v2 llama_sampler_init_grammar "
-    "llama_sampler_init_penalties llama_sampler_init_adaptive_p llama_sampler_init_logit_bias"
-).split()
+    "llama_set_adapters_lora".split()
+)
+"""Calls that compute for long, or read a file."""
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
 _HARMLESS = ("possible training context overflow", "using full-size SWA cache", "fallback to CPU")
@@ -126,10 +104,7 @@ class Library:
 
     def __init__(self) -> None:
         native: C.CDLL = L._lib
-        short = C.PyDLL(native._name)
-        for names, handle in ((LONG, native), (SHORT, short)):
-            for name in names:
-                setattr(self, name, _bind(handle, name))
+        self._long, self._short = native, C.PyDLL(native._name)
         # releases the GIL, for rows that are drawn side by side
         self.llama_sampler_sample_unlocked = _bind(native, "llama_sampler_sample")
         L.llama_log_set(_to_logging, C.c_void_p(0))
@@ -142,7 +117,10 @@ class Library:
         self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{name} is not among the bound functions")
+        """Bind a function at its first use. Raises AttributeError where there is none."""
+        function = _bind(self._long if name in LONG else self._short, name)
+        setattr(self, name, function)
+        return function
 
 
 def _bind(handle: C.CDLL, name: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from srbwriter.gguf import Array, Damaged, pairs
 
-from ..model_files import check_file, read_contents
+from ..model_files import UNSAFE, check_file, read_contents
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
 from .amx import weights_may_be_repacked
 from .library import L, library
@@ -179,13 +179,10 @@ def suppressed_tokens(vocab: int) -> Sequence[int]:
     return [int(pointer[i]) for i in range(count.value)] if pointer else ()
 
 
-_UNSAFE_TYPES = {24: "I8", 25: "I16", 27: "I64", 28: "F64"}  # enum ggml_type
-
-
 def refuse_unsafe_tensors(path: Path) -> None:
     """Raise ModelError for tensor types that llama.cpp loads and then crashes on in a decode."""
     check_file(path)
     for tensor in read_contents(path, "the model")[1]:
-        if kind := _UNSAFE_TYPES.get(tensor.kind):
+        if tensor.kind != 26 and (kind := UNSAFE.get(tensor.kind)):  # 26 is I32, which is run
             problem = f"tensor {tensor.name} is of type {kind}, which cannot be run"
             raise ModelError(str(path), problem, "convert it again")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ..generation import BEYOND_THE_END, Branch, Buffer, Generation, listener_error
+from ..generation import BEYOND_THE_END, Branch, Buffer, Generation
 from ..rules import StopRules
 from ..seeds import derive_seed
 from ..types import (
@@ -78,11 +78,6 @@ class RemoteRequest:
     def cancel(self) -> None:
         for each in self.branches:
             each.stop()
-
-    def fail(self, error: BaseException) -> None:
-        """End the request, of which a listener raised ``error``."""
-        for each in self.branches:
-            each.fail(listener_error(error))
 
     def add_branch(
         self, n: int, samplings: Sampling | tuple[Sampling, ...] | None,

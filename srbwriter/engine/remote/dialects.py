@@ -39,7 +39,7 @@ _CONSTRAINTS: Mapping[str, str] = {"grammar": "grammar", "json_schema": "json", 
 """vLLM's names."""
 _HERE = (
     "token_ids", "logit_bias", "without", "logprobs", "next_logprobs", "next_ids", "prompt_logprobs",
-    "gap_filling", "logits_callback", "heal", "loop_guard", "cache_prompt", "max_seconds",
+    "gap_filling", "logits_callback", "heal", "cache_prompt", "max_seconds",
 )  # fmt: skip
 """What only an engine in this process can do."""
 
@@ -76,16 +76,15 @@ class Dialect:
         info: the model.
         server: name of the server.
         many: equal branches in one request at most.
-        template: it puts chats into words itself.
+        end: the text of the token that ends a turn, for the chat template.
         lacks: features and fields of Sampling that it does not know.
     """
 
     name, server, path = "openai", "this server", "/v1/completions"
     event: type[msgspec.Struct] = _Chunk
     info: ModelInfo
-    many = 16
-    template = False
-    lacks: frozenset[str] = _SAMPLING - _PLAIN | {"siblings", "min_tokens", "ignore_eog"}
+    many, end = 16, ""
+    lacks: frozenset[str] = _SAMPLING - _PLAIN | {"siblings", "min_tokens", "ignore_eog", "chat_template"}
 
     def __init__(self, transport: Transport, card: dict[str, Any]) -> None:
         self.transport, self.card, self.model = transport, card, str(card["id"])
@@ -122,8 +121,6 @@ class Dialect:
             "pause": f"{them} cannot be paused; stop the branch, and extend it later",
             **{name: f"{them} does not know {name}" for name in self.lacks},
         }
-        if not self.template:
-            missing["chat_template"] = f"{them} does not report its chat template"
         return Capabilities({**missing, **WITHOUT_CACHE})
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
@@ -163,11 +160,6 @@ class Dialect:
         """Return the error for words that are no branch's."""
         return RemoteError(self.transport.where, f"the server is faulty: it sends {what}", again=False)
 
-    async def apply_template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-        """Return one prompt from chat messages."""
-        body = _template_fields(messages, options)
-        return str((await self.transport.ask("POST", "/apply-template", body))["prompt"])
-
 
 class VLLM(Dialect):
     """With its own samplers and chat templates.
@@ -176,7 +168,7 @@ class VLLM(Dialect):
     a request of its own here, and ends when its connection is closed.
     """
 
-    name, server, many, template = "vllm", "vLLM", 1, True
+    name, server, many = "vllm", "vLLM", 1
     lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n", *_CONSTRAINTS} | {"siblings"}
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
@@ -190,9 +182,16 @@ class VLLM(Dialect):
             body["structured_outputs"] = {_CONSTRAINTS[kind]: getattr(first.sampling, kind)}
         return body
 
-    async def apply_template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+    async def apply_template(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True,
+        continue_final_message: bool = False, **options: Any,
+    ) -> str:  # fmt: skip
         """Return the text of the tokens that it makes of ``messages``, without those that begin any text."""
-        ids = await self._tokens({"add_special_tokens": False, **_template_fields(messages, options)})
+        ids = await self._tokens({
+            "messages": list(messages), "add_special_tokens": False, "chat_template_kwargs": options,
+            "add_generation_prompt": add_generation_prompt and not continue_final_message,
+            "continue_final_message": continue_final_message,
+        })  # fmt: skip
         begin = await self._tokens({"prompt": "", "add_special_tokens": True})
         ids = ids[len(begin) :] if ids[: len(begin)] == begin else ids
         body = {"model": self.model, "tokens": ids}
@@ -212,16 +211,6 @@ def _window_of(card: Mapping[str, Any]) -> int:
     known = {**card, **cast("dict[str, Any]", card.get("meta") or {})}
     names = ("max_model_len", "context_length", "context_window", "n_ctx", "n_ctx_train")
     return next((int(known[name]) for name in names if isinstance(known.get(name), int | float)), 0)
-
-
-def _template_fields(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request for a chat template; options that no server names go to the template."""
-    known = ("add_generation_prompt", "continue_final_message")
-    asked = {name: value for name, value in options.items() if name in known and value is not None}
-    if asked.get("continue_final_message"):
-        asked["add_generation_prompt"] = False
-    others = {name: value for name, value in options.items() if name not in known}
-    return {"messages": list(messages), **asked, **({"chat_template_kwargs": others} if others else {})}
 
 
 # ---- llama-server's, and our own
@@ -249,7 +238,8 @@ class LlamaCpp(Dialect):
 
     async def probe(self) -> None:
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
-        self.many, self.template = int(props.get("total_slots") or 1), bool(props.get("chat_template"))
+        self.many, self.end = int(props.get("total_slots") or 1), str(props.get("eos_token") or "")
+        self.lacks |= set[str]() if props.get("chat_template") else {"chat_template"}
         name = PurePosixPath(self.model).name.removesuffix(".gguf")  # its file's, if nobody named it
         self.set_info(name, int(props["default_generation_settings"]["n_ctx"]), props.get("chat_template"))
 

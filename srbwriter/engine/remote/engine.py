@@ -42,7 +42,7 @@ from ..types import (
 )
 from ..window import fit
 from .branch import SEEDS, RemoteBranch, RemoteRequest
-from .dialects import Dialect, connect
+from .dialects import VLLM, Dialect, connect
 from .options import RemoteOptions
 from .transport import Transport
 from .vocabulary import SIZE, LetterVocabulary, decode
@@ -193,17 +193,17 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
     def apply_template(
         self, messages: Sequence[Mapping[str, Any]], *, template: str | None = None, **options: Any
     ) -> str:
-        """Return one prompt: by the template given, by the server with its own, or as ChatML.
+        """Return one prompt: by the template given, the server's own, or as ChatML.
 
         ``options`` are those of :func:`.chat.render`. Raises InvalidRequest, RemoteError.
         """
-        if template is None and self.dialect.template:
+        if template is None and isinstance(self.dialect, VLLM):
             self._check_open()
             question = self.dialect.apply_template(messages, **options)
             return asyncio.run_coroutine_threadsafe(question, self._loop).result()
         from ..chat import render  # brings Jinja along
 
-        return render(template, messages, bos="", eos="", **options)
+        return render(template or self.info.chat_template, messages, bos="", eos=self.dialect.end, **options)
 
     # ---- checks
 
@@ -229,6 +229,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         if command.verb in ("reroll", "add_branch"):
             self.capabilities.require("without", bool(command.args[-1]))
             self.check_ids(command.args[-2])
+        command.generation.expect(command)
         try:
             self._check_open()
             self._loop.call_soon_threadsafe(self._obey, command)

@@ -86,7 +86,7 @@ def read_generate(body: Body, services: Services) -> tuple[list[Request], Ollama
     text, system, suffix = body.text("prompt"), body.text("system"), body.text("suffix")
     if body.text("template"):
         raise bad("template", "Go templates are not read here; use raw")
-    if body.raw("context"):
+    if body.values.get("context"):
         raise bad("context", "answers have none here; use /api/chat")
     plain = not suffix and (raw or not _has_template(services))
     if suffix:

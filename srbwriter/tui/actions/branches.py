@@ -190,7 +190,7 @@ def bookmark(screen: WriteScreen, pane: BranchPane) -> None:
     """Bookmark the branch, to find it later; again to remove the bookmark."""
     story = screen.session.story
     if (node := status.node_of(screen.session, pane.index)) is not None:
-        story.mark(node, bookmark=not story.marks(node).bookmark)
+        story.mark(node, bookmark=not story.node(node).bookmark)
 
 
 _STEPS: tuple[tuple[Unit, int], ...] = (("sentence", 1), ("word", 1), ("paragraph", 1), ("word", -1))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 TREE, VIEW, PROGRAM = "The tree", "View", "Program"
 
-_MATCH = str.maketrans("", "", "\x02\x03")
 _MOST, _LINE = 500, 100  # deleted branches that are listed, the newest; characters of one in a list
 
 
@@ -48,7 +47,7 @@ def search(screen: WriteScreen) -> None:
         if words:
             while not screen.on_top:
                 screen.app.pop_screen()
-            hits = {hit.node: hit.snippet.translate(_MATCH) for hit in screen.session.story.search(words)}
+            hits = {hit.node: hit.snippet for hit in screen.session.story.search(words)}
             _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
 
     screen.ask(Ask("Words to find in all branches"), answered)

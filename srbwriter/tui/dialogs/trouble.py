@@ -35,7 +35,7 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
     lines += [
         "\nThe story is open for reading only, and its file is not changed.",
         f"Copies: {copies or 'none'} known. In a shell, srbwriter backup list {named} shows them,",
-        f"srbwriter backup restore {named} 1 opens one, and srbwriter check {named} says what was found.\n",
+        f"srbwriter backup restore makes a story of one, srbwriter check {named} says what was found.\n",
     ]
     answers: dict[str, str] = {}
     if good is not None:
@@ -49,15 +49,11 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
 def _lost_words(damage: Damage) -> str:
     """Describe the part of the story that is lost, as far as that is known."""
     parts: list[str] = []
-    if damage.missing_characters:
-        passages = counted(len(damage.missing_text), "passage")
-        parts.append(f"{counted(damage.missing_characters, 'character')} in {passages}")
-    if damage.missing_nodes:
-        parts.append(counted(len(damage.missing_nodes), "whole passage"))
+    if damage.missing:
+        parts.append(counted(len(damage.missing), "whole passage"))
     if damage.displaced:
         passages = counted(len(damage.displaced), "passage")
         parts.append(f"the place of {passages}, now at the beginning of the story")
-    parts += damage.other
     return "; ".join(parts) or ("no whole passage" if damage.doubtful else "nothing that can be counted")
 
 

@@ -111,6 +111,7 @@ def budget(context: Context) -> Content:
     ]
     if context.frame:
         parts.append((f"{context.frame}\n", "$text-muted"))
+    parts += [(f"{problem[0].upper()}{problem[1:]}\n", "$text-warning") for problem in context.problems]
     for part in _rows(context.parts):
         if part.fits:
             parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))

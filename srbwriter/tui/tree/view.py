@@ -65,7 +65,7 @@ _AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
 
 def marks_words(story: Story, node: NodeId) -> str:
     """Return a node's marks as signs: ★ bookmark, its title."""
-    marks = story.marks(node)
+    marks = story.node(node)
     return " ".join(filter(None, ["★" if marks.bookmark else "", marks.title]))
 
 

@@ -119,7 +119,7 @@ def branch_facts(session: Session, index: int, take: int | None = None) -> list[
     if current is None or index >= len(current.branches) or not (node := node_of(session, index)):
         return []
     try:
-        marks = session.story.marks(node)
+        marks = session.story.node(node).marks
     except NoSuchNode:  # the transaction that created it has just failed
         return []
     branch = current.branches[index]

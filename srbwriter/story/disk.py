@@ -1,0 +1,104 @@
+"""The files of a story, and errors of the disk as the story's own."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from srbwriter.story.model import NotAStory, NotMade, NotSaved
+
+NO_STORY = "is not a story — `srbwriter import` reads texts, and the files of other programs"
+CLOSE_IT = "close it there, and try again"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_CLOSED = "access is not permitted — change the permissions, or choose another place"
+_IN_THE_WAY = "a file is where a folder should be — check the name, or choose another place"
+_CURES = {
+    errno.ENOENT: "there is no such file — check the name",
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.EISDIR: "is a folder — name a file in it",
+    errno.EACCES: _CLOSED,
+    errno.EPERM: _CLOSED,
+    errno.EROFS: "nothing can be written there — choose another place",
+    errno.ENOSPC: "the disk is full — free some space, and try again",
+    errno.EDQUOT: "the disk is full for you — free some space, and try again",
+    errno.ENAMETOOLONG: "the name is too long — choose a shorter one",
+}
+
+
+def check_file(path: Path) -> None:
+    """Raise NotAStory unless ``path`` is a file that could be a story."""
+    if not path.exists():
+        raise NotAStory(path, "does not exist — check the name")
+    if path.is_dir():
+        raise NotAStory(path, "is a folder — name a story in it")
+    if not path.is_file():
+        raise NotAStory(path, "is not a file")
+    if path.stat().st_size == 0:
+        raise NotAStory(path, "is empty — delete it to begin a story there, or restore a copy")
+
+
+def state_of(path: Path) -> tuple[int, int, int, int] | None:
+    """Return device, inode, size and time of change of the file at ``path``; None if it does not exist."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def inode_of(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of the file at ``path``; None if it does not exist."""
+    state = state_of(path)
+    return state[:2] if state is not None else None
+
+
+def log_of(path: Path) -> Path:
+    """Return the path of the log beside a story that is open, or was when the program was killed."""
+    return path.with_name(f".{path.name}.log")
+
+
+def lock_of(path: Path) -> Path:
+    """Return the path of the lock file beside a story."""
+    return path.with_name(f".{path.name}.lock")
+
+
+def remove(path: Path) -> None:
+    """Remove a story file and the files beside it."""
+    for file in (path, log_of(path), *(Path(f"{path}{suffix}") for suffix in ("-journal", "-wal", "-shm"))):
+        file.unlink(missing_ok=True)
+
+
+def in_brief(error: OSError) -> str:
+    """Return the message for a system error, with a cure if there is one."""
+    return _CURES.get(error.errno or 0) or error.strerror or str(error)
+
+
+@contextmanager
+def making(path: Path) -> Generator[None]:
+    """Turn errors while a new story is created into NotMade, with a message about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise NotMade(path, in_brief(error), full=error.errno in _FULL) from error
+    except NotSaved as error:
+        cause = error.__cause__
+        words = in_brief(cause) if isinstance(cause, OSError) else f"{error.short} — choose another place"
+        raise NotMade(path, error.short if isinstance(error, NotMade) else words, error.full) from cause
+
+
+def not_saved(path: Path, error: OSError) -> NotSaved:
+    """Return the error of the system about ``path`` as NotSaved."""
+    return NotSaved(path, error.strerror or str(error), full=error.errno in _FULL)
+
+
+@contextmanager
+def saving(path: Path) -> Generator[None]:
+    """Turn the system's errors about ``path`` into NotSaved."""
+    try:
+        yield
+    except OSError as error:
+        raise not_saved(path, error) from error
