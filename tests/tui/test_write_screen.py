@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from srbwriter.story import NotSaved
 from tests.tui.conftest import OpenBench
 
 
@@ -17,18 +14,10 @@ async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
         assert "[/bold] [red]danger[" in "".join(pane.render_line(y).text for y in range(pane.size.height))
 
 
-async def test_painting_goes_on_whatever_the_disk_does(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A node of a transaction that has just been refused, and a file that cannot be read."""
-
-    def unreadable() -> None:
-        raise NotSaved(bench.session.story.file, "disk I/O error", full=False)
-
+async def test_painting_goes_on_without_the_node_of_a_refused_transaction(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()
         nodes = [track.nodes for track in bench.session.round.tracks]
-        monkeypatch.setattr(bench.session.story, "today", unreadable)
         for track in bench.session.round.tracks:
             track.nodes = [(4711, 0)]
         bench.screen.status_line.right = ()
