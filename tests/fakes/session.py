@@ -89,6 +89,7 @@ class Context:
     parts: list[Part]
     used: int
     total: int
+    problems: list[str] = field(default_factory=list)
     frame: str = ""
     framed: bool = False
 
