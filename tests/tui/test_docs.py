@@ -47,7 +47,7 @@ KEYS = {
         ctrl+g menu, F5 look_ahead, F6 tokens, F2 settings
     """,
     "terminal.md": """
-        ctrl+z undo, tab switch, ctrl+b write_from, F6 tokens,
+        tab switch, ctrl+b write_from, F6 tokens,
         ctrl+o stories, end scroll, ctrl+f find, F3 tree, F2 settings, F8 context, ctrl+l layout,
         ctrl+t quiet
     """,
