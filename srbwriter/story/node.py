@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -104,8 +104,8 @@ def fits(row: Any) -> bool:
 
 
 def packed(runs: bytes | None) -> str | None:
-    return None if runs is None else b64encode(runs).decode()
+    return None if runs is None else b2a_base64(runs, newline=False).decode()
 
 
 def unpacked(runs: str | None) -> bytes | None:
-    return None if runs is None else b64decode(runs)
+    return None if runs is None else a2b_base64(runs)

@@ -78,6 +78,7 @@ def _json_of(row: Any) -> Any:
     return row_of(row) if isinstance(row, Node) else row.row() if isinstance(row, Action) else astuple(row)
 
 
+_DECODER = json.JSONDecoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "node": node_of, "action": Action.of, "day": lambda row: Progress(*row), "value": lambda row: row,
@@ -99,7 +100,8 @@ def read_line(raw: bytes) -> tuple[Any, bool]:
     """Return the value of a line, None for none, and whether it is as it was written."""
     body = raw[9:-1]
     try:
-        return json.loads(body), raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
+        value, _ = _DECODER.raw_decode(body.decode("utf-8", "surrogatepass"))
+        return value, raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
     except (ValueError, RecursionError):
         return None, False
 

@@ -412,8 +412,9 @@ class Tree:
                 node.parent, spans, node.author, place=node.place, model=node.model, sampling=node.sampling,
                 seed=node.seed, own_settings=node.own_settings,
             )  # fmt: skip
+            self.set(home, state=State.ABSORBED)
             action.copies.append((home.id, node.id))
-        if home.state == State.ABSORBED:
+        if any(self._nodes[child].state == State.LIVING for child in late):
             self.set(home, state=State.LIVING)
         for child in late:
             self.set(self._nodes[child], parent=home.id)

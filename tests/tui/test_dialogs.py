@@ -11,7 +11,6 @@ from textual.widgets import HelpPanel
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
 from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
-from srbwriter.tui.dialogs.openings import SamplePrompt
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.context_view import ContextView
@@ -48,26 +47,6 @@ async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench)
         await bench.press(*" Now.", "escape", "d")
         assert bench.app.screen is context
         assert request(bench) == f"{before} Slowly.", "it is dropped on purpose"
-
-
-async def test_enter_takes_an_opening_also_where_there_are_other_stories(
-    open_bench: OpenBench, tmp_path: Path
-) -> None:
-    recent = library.RecentStories(paths.recent_file())
-    for name in ("Garden", "Rain and Harbour"):
-        file = tmp_path / f"{name}.srbw"
-        Story.create(file, name).close()
-        recent.add(file, name, 1.0)
-    async with open_bench("") as bench:
-        picker = await opened(bench, Picker)
-        values = [choice.value for choice in picker._listed]
-        assert isinstance(values[0], SamplePrompt)
-        assert [isinstance(value, Path) for value in values] == sorted(
-            isinstance(value, Path) for value in values
-        )
-        assert "your own stories are last" in visible(bench)
-        await bench.press("enter")
-        assert bench.app.session is bench.session and bench.session.text()
 
 
 async def test_who_types_at_the_first_start_writes_the_story(open_bench: OpenBench) -> None:

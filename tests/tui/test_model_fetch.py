@@ -115,16 +115,6 @@ async def test_a_recommended_model_that_fits_is_fetched_loaded_and_kept(
         assert "Novelist 3B" not in listed(bench) and "novelist-Q4_K_M" in listed(bench)
 
 
-async def test_a_model_that_cannot_be_loaded_is_not_kept(open_bench: OpenBench, our_hub: Hub) -> None:
-    async with open_bench() as bench:
-        bench.session.hold_loads()
-        await choose(bench)
-        await ended(bench)
-        bench.session.fail_loading(ValueError("no memory"))
-        await bench.settle()
-        assert not paths.overlay_file().exists() and "no memory" in bench.said
-
-
 async def test_a_fetch_is_stopped_and_continued_in_the_list(
     open_bench: OpenBench, our_hub: Hub, novelist: RecommendedModel
 ) -> None:

@@ -40,24 +40,6 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
         assert "ended already: stopped" in bench.last_said
 
 
-async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:
-    async with open_bench(text="It rained and rai", n=2, size=(160, 40)) as bench:
-        session = bench.session
-        bench.screen.run("figures")
-        assert "context" not in bench.status  # nothing was read yet
-        await bench.write(4)
-        prompt = len(session.round.generation.prompt_ids)
-        bench.screen.flush_slowly()
-        assert f"context {session.context().used}/2048" in bench.status
-        assert f"0 of {prompt} tokens from cache" in bench.status
-        await bench.press("ctrl+n")
-        await bench.tokens(2)
-        bench.screen.flush_slowly()
-        cached = session.round.generation.cached_tokens
-        assert cached
-        assert f"{cached} of {prompt} tokens from cache" in bench.status
-
-
 def test_neighbours_of_one_source_are_one_row() -> None:
     parts = [
         Part("story", "a", 0, False),

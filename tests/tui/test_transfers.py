@@ -14,7 +14,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.formats import transfer
-from srbwriter.tui.dialogs.ask import Ask, Confirm
+from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import answer, ended, opened
@@ -103,23 +103,6 @@ async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
 
 
 # ---- files that are there, and names that cannot be
-
-
-async def test_the_question_names_the_formats_and_no_name_is_no_export(
-    open_bench: OpenBench, folder: Path
-) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("export")
-        screen = await opened(bench, Ask)
-        for words in (".json srbwriter JSON", ".md Markdown", ".txt Plain text", ".epub EPUB"):
-            assert words in screen.heading
-        assert str(Path.cwd()) in screen.heading
-        assert screen.words == "Rain.md"
-        await bench.press("escape")
-        for command in ("export", "import"):
-            await asked(bench, command, " ")
-            assert bench.app.screen is bench.screen and not bench.app.transfers.busy
-    assert not list(folder.iterdir())
 
 
 async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBench, folder: Path) -> None:

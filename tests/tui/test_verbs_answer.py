@@ -40,25 +40,6 @@ async def test_a_branch_of_an_earlier_sitting_is_extended(open_bench: OpenBench)
         assert session.text() == "It rained." + now[0]
 
 
-async def test_branches_are_shown_until_those_that_wait_for_the_model_are_written(
-    open_bench: OpenBench,
-) -> None:
-    before = await earlier_sitting(open_bench)
-    async with open_bench(text="", n=3) as bench:
-        session = bench.session
-        session.hold_loads()
-        session.load_again()
-        await bench.press("ctrl+n")
-        assert [pane.text for pane in bench.screen.grid.shown] == before
-        await bench.press("escape", "escape")  # gives up the load
-        assert [pane.text for pane in bench.screen.grid.shown] == before
-        session.load_again()
-        await bench.press("ctrl+n")
-        session.finish_loading()
-        await bench.tokens(3)
-        assert [pane.text for pane in bench.screen.grid.shown] != before
-
-
 async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
         picker = bench.app.screen
