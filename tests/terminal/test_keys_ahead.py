@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.terminal.support import OPENING, foot, in_menu, text_of, with_branches
-from tests.terminal.terminal import CTRL_F, CTRL_P, ESC, F3, Terminal
+from tests.terminal.terminal import CTRL_F, CTRL_P, ESC, F3, TAB, Terminal
 
 BURST = [b"1"] * 8
 """On a branch, ``1`` puts it into the story: the worst that a key can do in the wrong place. Each
@@ -38,7 +38,11 @@ def leave(terminal: Terminal) -> None:
     """Press escape until the branches have the keys; a sheet that was changed asks first."""
     terminal.wait(lambda shown: not on_branches(shown), "a prompt that has the keys")
     terminal.press(ESC)
-    shown = terminal.wait(lambda shown: on_branches(shown) or "discards your changes" in shown, "an end")
+    ends = "discards your changes", "tab branches"  # of a sheet, and of the side panel
+    shown = terminal.wait(lambda shown: on_branches(shown) or any(words in shown for words in ends), "an end")
+    if "tab branches" in shown:
+        terminal.press(TAB)
+        shown = terminal.wait(on_branches, "the branches' keys")
     if not on_branches(shown):
         terminal.press(b"d")
         terminal.wait(on_branches, "the branches' keys")

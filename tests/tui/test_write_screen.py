@@ -14,8 +14,7 @@ async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
         assert "[/bold] [red]danger[" in "".join(pane.render_line(y).text for y in range(pane.size.height))
 
 
-async def test_painting_goes_on_whatever_the_disk_does(open_bench: OpenBench) -> None:
-    """A node of a transaction that has just been refused is not in the story."""
+async def test_painting_goes_on_without_the_node_of_a_refused_transaction(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()
         nodes = [track.nodes for track in bench.session.round.tracks]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
+from textual import events
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -71,6 +72,7 @@ class KeyLine(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.entries: list[tuple[str, str, str]] = []
+        self._ends: dict[int, str] = {}  # the command of each entry by the cell behind it
 
     def show(self, entries: list[tuple[str, str, str]]) -> None:
         if entries != self.entries:
@@ -79,14 +81,18 @@ class KeyLine(Widget):
 
     def render(self) -> Content:
         parts: list[tuple[str, str]] = []
-        used = 0
+        used, self._ends = 0, {}
         for command, key, label in self.entries:
             used += cell_len(key) + cell_len(label) + 3
             if used > self.size.width:
                 break
-            click = f" @click=screen.run('{command}')" if command else ""
-            parts += [(f" {key}", f"bold $foreground{click}"), (f" {label} ", f"$text-muted{click}")]
+            self._ends[used] = command
+            parts += [(f" {key}", "bold $foreground"), (f" {label} ", "$text-muted")]
         return Content.assemble(*parts)
+
+    async def on_click(self, event: events.Click) -> None:
+        if command := next((command for end, command in self._ends.items() if event.x < end), ""):
+            await self.run_action(f"screen.run('{command}')")
 
 
 class Foot(Static):
