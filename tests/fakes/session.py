@@ -122,10 +122,10 @@ class FakeSession:
         self.closed = False
         self.view: JsonObject = {}
         self.state_lock = threading.RLock()
-        kinds: tuple[type[Instrument], ...] = LookAhead, Tokens, Rewriting, Steering
-        self.instruments = tuple(kind(cast(Any, self)) for kind in kinds)
-        self.tokens = SimpleNamespace(gather=False, branch_logprobs=None)
-        self.book = SimpleNamespace(later=lambda act: None, offer_name=None)
+        kinds = (LookAhead, Tokens, Rewriting, Steering)
+        self.instruments: tuple[Instrument, ...] = tuple(kind(cast(Any, self)) for kind in kinds)
+        self.look_ahead, self.tokens, self.rewriting, self.steering = self.instruments
+        self.book = SimpleNamespace(later=lambda act: None, offer_name=None, parts=list)
 
     def would_ask(self, index: int | None, upto: int | None) -> None:
         """Nothing is asked for by itself."""
