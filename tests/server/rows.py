@@ -7,4 +7,3 @@ from srbwriter.server.app import DIALECTS as EVERY
 
 DIALECTS = [dialect for dialect in EVERY if dialect is not page.DIALECT]
 ENDPOINTS = [row for dialect in DIALECTS for row in dialect.rows]
-PAGES = page.DIALECT.rows

@@ -1,4 +1,4 @@
-"""The pages about HTTP: every line runs, on the bundled model, and every endpoint has one."""
+"""The pages about HTTP: every line runs, on the bundled model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 
 import srbwriter.demo
-from srbwriter.config.keys import MAX_N
 from srbwriter.engine import limits
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from srbwriter.server.dialects import srb
-from srbwriter.server.http import Row
-from srbwriter.server.run import LARGE
 from tests.fakes.shared_model import load_engine
-from tests.server.rows import ENDPOINTS, PAGES
 
 DOCUMENT, DIALECTS = (Path(__file__).parents[2] / "docs" / name for name in ("http-api.md", "dialects.md"))
 HOME = "http://localhost:9090"
-METHODS = {"GET": r"curl (?!.*-X)(?!.* -d )", "POST": r"curl (?=.*( -d |-X POST))"}
 
 
 @pytest.fixture(scope="module")
@@ -102,23 +97,6 @@ def test_every_line_is_answered_as_it_says(ran: list[Answer]) -> None:
         assert re.fullmatch(wanted, str(answer.status)), answer
 
 
-def rows_of(line: str) -> list[Row]:
-    """The endpoints that a line may ask, several where dialects share a path; none for pages."""
-    named = re.search(r"curl .*-X (\w+)", line)
-    method = named[1] if named else "POST" if " -d " in line else "GET"
-    (path,) = re.findall(rf"{HOME}(/[^'\" ?|)]*)", line)
-    found: list[Row] = []
-    for row in ENDPOINTS:
-        shapes = (re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(shape)) for shape in row.paths)
-        if row.method == method and any(re.fullmatch(shape, path) for shape in shapes):
-            found.append(row)
-    return found
-
-
-def name_of(row: Row) -> str:
-    return f"{row.method} {row.paths[0]}"
-
-
 def documented() -> Iterator[tuple[str, str, str]]:
     """The last line of a block whose answer stands right below it, the answer's language, and the answer."""
     text = DOCUMENT.read_text("utf-8")
@@ -159,53 +137,25 @@ def alike(reply: Any, value: Any) -> bool:
 
 @pytest.mark.needs("bash", "curl")
 def test_documented_answers_are_the_servers(ran: list[Answer]) -> None:
-    """One for each SRB route at least."""
     answers = {answer.line: answer for answer in ran}
-    shown: set[str] = set()
     for line, language, text in documented():
-        shown |= {name_of(row) for row in rows_of(line)}
         reply = [json.loads(text)] if language == "json" else events(text)
         assert reply, line
         for value in reply:
             assert any(alike(value, other) for other in answers[line].values), (line, value)
-    assert not set(map(name_of, srb.DIALECT.rows)) - shown
-
-
-def test_every_endpoint_has_a_line() -> None:
-    text = "\n".join(commands())
-    for row in (*ENDPOINTS, *PAGES):
-        method = METHODS.get(row.method, f"curl -X {row.method} ")
-        shapes = [re.sub(r"\\\{[^}]*\\\}", r"[^/'\" ?]+", re.escape(path)) for path in row.paths]
-        assert any(re.search(rf"{method}.*{HOME}{shape}(?=['\" ?]|$)", text, re.M) for shape in shapes), (
-            row.paths
-        )
-
-
-def spaced(number: int) -> str:
-    return f"{number:,}".replace(",", " ") if number > 9999 else str(number)
 
 
 SETTINGS = ServerSettings()
 FIGURES = (
     f"the head did not come within {SETTINGS.head_seconds:.0f} seconds, or the body within "
     f"{SETTINGS.body_seconds:.0f}; it is larger than {SETTINGS.max_body >> 20} MiB",
-    f"(`--max-n`, {MAX_N.maximum} at most), {limits.LOGPROBS} likeliest tokens, {limits.STOPS} stop texts of "
-    f"{limits.STOP_CHARS} characters and {spaced(limits.STOPS_CHARS)} in all, "
-    f"{spaced(limits.BIASES)} biases, {limits.BREAKERS} breakers of {limits.BREAKER_CHARS} characters, "
-    f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, "
-    f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, "
-    f"{limits.MESSAGES} messages, JSON nested {limits.DEPTH} deep and of "
-    f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, "
-    f"and {limits.BRANCHES} branches",
     f"after {srb.DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
     f"likeliest next tokens ({srb.USUAL} by default)",
     f"or up to {limits.TEXTS} of either",
-    f"Bodies of more than {LARGE >> 10} KiB",
     f"At most {SETTINGS.max_requests} requests are answered at once",
 )
 
 
 def test_figures_are_the_programs_own() -> None:
-    assert limits.TOKENS == limits.PROMPT_IDS == 1_000_000  # in words there
     text = " ".join(DOCUMENT.read_text("utf-8").split())
     assert [figure for figure in FIGURES if figure not in text] == []
