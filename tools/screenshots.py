@@ -22,6 +22,7 @@ from textual.pilot import Pilot  # noqa: E402
 from srbwriter.cli import table  # noqa: E402
 from srbwriter.config import Settings  # noqa: E402
 from srbwriter.config.settings import Setting  # noqa: E402
+from srbwriter.prose import sentence_ends  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
@@ -29,6 +30,7 @@ from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
 SEED = 11
+HERO_PICK = 1
 OPENING = (
     "Once upon a time there was a girl named Ilse who was sent every evening to fetch water. The well "
     "stood behind the last house of the village, and nobody liked to go there after dark, for there was a "
@@ -49,6 +51,7 @@ class Shot:
     theme: str = "lamplight"
     layout: str = "below"
     text: str = OPENING
+    n: int = 8
 
 
 async def until(ready: Callable[[], bool]) -> None:
@@ -70,6 +73,28 @@ async def write(pilot: Pilot[None], app: App, tokens: int = 60) -> None:
     await until(far_enough)
     app.write_screen.choose_pane()  # no key press: those wait until nothing moves
     await until(lambda: not app.write_screen.unchosen)
+    app.write_screen.pump.flush()
+
+
+async def hero(pilot: Pilot[None], app: App) -> None:
+    """A pick, a sentence typed, and branches that continue it, in the colours of who wrote what."""
+    app.preferences.put(options.COLOUR_TOKENS, "author")
+    app.apply_preferences()
+    session = app.session
+    session.stop = replace(session.stop, max_tokens=72)
+    await written(app)
+    text = session.round.branches[HERO_PICK].text  # type: ignore[union-attr]
+    session.pick(HERO_PICK, sentence_ends(text)[-1])
+    session.story.append(" She set it down, and looked over her shoulder.")
+    app.write_screen.show_story()
+    await written(app)
+
+
+async def written(app: App) -> None:
+    """A round that is over."""
+    app.write_screen.run("generate")
+    await until(lambda: app.session.round is not None and app.session.round.over)
+    app.write_screen.choose_pane()
     app.write_screen.pump.flush()
 
 
@@ -146,9 +171,9 @@ async def rewriting(pilot: Pilot[None], app: App) -> None:
 
 
 SHOTS = (
+    Shot("hero", hero, (140, 34), layout="right", n=4),
     Shot("opening", opening, text=""),
     Shot("writing", writing),
-    Shot("writing-wide", writing, (180, 48), "midnight-ink", "right"),
     Shot("picking", picking, theme="paper"),
     Shot("tree", tree, theme="midnight-ink"),
     Shot("settings", settings),
@@ -166,7 +191,7 @@ async def take(shot: Shot, out: Path) -> None:
         wanted = {
             "interface.theme": shot.theme,
             "interface.layout": shot.layout,
-            "generation.n": 8,
+            "generation.n": shot.n,
             "generation.seed": SEED,
             "generation.max_tokens": 300,
             "instruments.look_ahead": "off",  # how far it is depends on the machine
