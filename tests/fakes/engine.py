@@ -262,6 +262,7 @@ class FakeEngine(WithoutCache):
             self._wake.notify_all()
 
     def _post(self, command: Command) -> None:
+        command.generation.expect(command)
         with self._wake:
             self._commands.append(command)
             self._wake.notify_all()

@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter.engine.types import Sampling, Stop
 from srbwriter.session import Session, loops
-from srbwriter.tui.write.status import marks
+from srbwriter.tui.write.status import branch_facts
 
 from .conftest import open_session, written
 
@@ -32,7 +32,7 @@ def test_a_branch_that_repeats_itself_is_marked(session: Session) -> None:
     session.generate()
     written(session)
     assert repeats(session) == repeats(session) == [True, True]
-    assert "repeats" in marks(session, 0)
+    assert "repeats" in branch_facts(session, 0)
     session.steer(0, "rewind", tokens=40)
     session.steer(0, "append", go_on=True, text=" Then the fox went home.")
     assert repeats(session)[1]

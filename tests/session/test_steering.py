@@ -16,7 +16,7 @@ from srbwriter.session import Session
 from srbwriter.session.round import NOTE
 from srbwriter.session.steering import Steering, insert_near_end
 from srbwriter.story import Story
-from srbwriter.tui.write.status import marks
+from srbwriter.tui.write.status import branch_facts
 from tests.engine.peers import served
 from tests.engine.support import exact_model
 from tests.fakes.shared_model import load_engine
@@ -70,7 +70,7 @@ def test_a_note_stands_before_the_last_line_for_this_branch_alone(session: Sessi
     prompt = insert_near_end(session.engine, branch.generation.prompt_ids, note)
     assert "a fox.\nThe fox is sad.\nHe lived" in session.engine.detokenize(prompt)
     assert steering.note(0) == "The fox is sad." and not steering.note(1)
-    assert "note" in marks(session, 0) and "note" not in marks(session, 1)
+    assert "note" in branch_facts(session, 0) and "note" not in branch_facts(session, 1)
     texts = settled(session)
     assert texts[0] != texts[1] and branch.ids[: len(before)] == before
     assert kept(session) == "The fox is sad." and kept(session, 1) is None

@@ -9,10 +9,10 @@ import pytest
 
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.session import Session, ordering
+from srbwriter.session import Session
 from srbwriter.session.sampling import Variety
 
-from .conftest import open_session, write_round, written
+from .conftest import open_session, write_round
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
@@ -41,16 +41,3 @@ def test_what_an_engine_lacks_is_not_asked_for() -> None:
     wanted, none = Variety("distinct"), Capabilities({"siblings": "no logits"})
     assert wanted.request_fields((Sampling(),), Capabilities()) == {"siblings": "distinct"}
     assert wanted.request_fields((Sampling(),), none) == {}
-
-
-def test_orders_name_each_branch_once(session: Session) -> None:
-    session.sampling = Sampling(temperature=1.2)
-    session.generate(6)
-    current = session.round
-    written(session)
-    assert ordering.ordered(current, ordering.AS_DRAWN, lambda branch: [None]) == list(range(6))
-    assert ordering.ordered(current, ordering.BY_PROBABILITY, lambda branch: [None]) is None
-    likeliest = ordering.ordered(
-        current, ordering.BY_PROBABILITY, lambda branch: [-1.0, -float(branch.index % 3)]
-    )
-    assert likeliest == [0, 3, 1, 4, 2, 5]

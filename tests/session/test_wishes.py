@@ -18,7 +18,7 @@ from srbwriter.session.round import wish_of
 from srbwriter.session.wishes import ask_wish
 from srbwriter.story import Refused, Story
 from srbwriter.story.context import NEAR_END, place_near_end
-from srbwriter.tui.write.status import Watch, left, note
+from srbwriter.tui.write.status import branch_facts, left
 from tests.engine.support import decoded_rows, evaluate_last_tokens
 from tests.fakes.instruct_model import make_instruct
 from tests.fakes.shared_model import load_engine
@@ -68,13 +68,13 @@ def test_a_wish_is_a_note_before_the_last_line_for_one_round(story: Session) -> 
     assert (
         prompt_of(story).removeprefix("<|endoftext|>") == first + NOTE.format("more rain") + "The lamp" + last
     )
-    assert "asked for: more rain" in left(story, Watch())
+    assert "asked for: more rain" in left(story)
     story.add_branches(1)
     assert "more rain" in prompt_of(story, -1)
     story.pick(1, go_on=True)
     written(story)
     assert "Editor" not in prompt_of(story) and "Editor" not in story.text()
-    assert left(story, Watch()) == (story.title,)
+    assert left(story) == (story.story.title,)
 
 
 def test_the_nodes_of_a_round_keep_its_wish(story: Session, file: Path) -> None:
@@ -114,7 +114,7 @@ def test_one_branch_is_written_again_and_the_others_continue(
     first, last = TEXT.split("The lamp", 1)
     prompt = story.engine.detokenize(own_prompts[2]) + current.generation.healed
     assert prompt == first + NOTE.format("from her view") + "The lamp" + last
-    assert note(story, 2) == "from her view" and not note(story, 0) and not current.wish
+    assert "from her view" in branch_facts(story, 2) and not branch_facts(story, 0) and not current.wish
 
     def texts() -> list[tuple[str, str]]:
         nodes = story.story.nodes(story.story.children(current.parent))

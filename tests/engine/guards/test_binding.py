@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes as C
 import json
+import re
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import Any
 
 import pytest
 
-from srbwriter.engine.native.library import LONG, SHORT, TESTED, L, library
+from srbwriter.engine.native import library as library_module
+from srbwriter.engine.native.library import LONG, TESTED, L, library
 
+NATIVE = Path(library_module.__file__).parent
 RECORD = Path(__file__).with_name("binding.json")
 DEFAULTS = (
     "llama_model_default_params",
@@ -42,12 +45,21 @@ def fields_of(structure: type[C.Structure]) -> list[list[Any]]:
     ]
 
 
+def called() -> set[str]:
+    """The functions that the engine names."""
+    texts = (file.read_text("utf-8") for file in NATIVE.glob("*.py"))
+    named = {name for text in texts for name in re.findall(r"\bllama_\w+", text)}
+    return {
+        name for name in named if isinstance(getattr(getattr(L, name, None), "argtypes", None), list | tuple)
+    }
+
+
 def installed_binding() -> dict[str, Any]:
     """What the installed binding says of all that the engine uses."""
     library()
     functions = {
         name: [[name_of(kind) for kind in getattr(L, name).argtypes or ()], name_of(getattr(L, name).restype)]
-        for name in sorted({*LONG, *SHORT, *DEFAULTS})
+        for name in sorted({*LONG, *DEFAULTS, *called()})
     }
     structures = {
         name: {"size": C.sizeof(kind), "fields": fields_of(kind)}
