@@ -55,17 +55,23 @@ def _sound(named: str, done: str) -> tuple[Path, Path]:
     with Story.open(find_story(named).resolve(), readonly=True) as story:
         if story.damage is not None:
             problem = f"{story.file} is damaged, and was not {done}: {story.damage}"
-            raise Failure(f"{problem} — restore a copy of it", Exit.DAMAGED)
+            cure = "open it in the app: `r` there continues in a copy with what is left"
+            raise Failure(f"{problem} — {cure}", Exit.DAMAGED)
         return story.file, story.backup_folder(paths.backup_dir())
 
 
 def _list(named: str | None, *, as_json: bool) -> None:
-    if named is None:
-        folders = list(paths.backup_dir().iterdir()) if paths.backup_dir().is_dir() else []
-    else:
-        with Story.open(find_story(named), readonly=True) as story:
-            folders = [story.backup_folder(paths.backup_dir())]
+    folders = list(paths.backup_dir().iterdir()) if paths.backup_dir().is_dir() else []
     found = [copy for folder in folders for copy in backups(folder)]
+    if named is not None:
+        titled = [copy for copy in found if files.title_of(copy).casefold() == named.casefold()]
+        try:
+            with Story.open(find_story(named), readonly=True) as story:
+                found = backups(story.backup_folder(paths.backup_dir()))
+        except Failure:
+            if not titled:
+                raise
+            found = titled  # of a story that was deleted
     found.sort(key=lambda copy: copy.at, reverse=True)
     if as_json:
         print(document([{"path": str(c.path), "name": c.name, "at": c.at, "size": c.size} for c in found]))

@@ -206,7 +206,8 @@ def decode(data: bytes, name: str, encoding: str = "") -> str:
     except LookupError as error:
         cure = "name one that Python knows, such as cp1252, latin-1, utf-16, koi8-r, shift_jis or big5"
         raise NotForUs(name, f"was not read: {encoding} is no encoding of text", cure) from error
-    cure = "if it is a text, name its encoding: `srbwriter import --encoding cp1252` (Western), utf-16-le …"
+    named = "another encoding" if encoding else "its encoding"
+    cure = f"if it is a text, name {named}: `srbwriter import --encoding cp1252` (Western), utf-16-le …"
     raise NotForUs(name, f"{problem} (byte {at})", cure, f"byte {at}")
 
 

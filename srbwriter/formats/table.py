@@ -200,7 +200,9 @@ def read_folder(
     known = FOLDERS if as_one else FOLDERS[:-1]
     form = of_folder or next((form for form in known if form.matches(opened)), None)
     if form is None:
-        cure = "name a file in it; `srbwriter import --as-one` makes one story of all of them"
+        cure = "name a file in it"
+        if not as_one:
+            cure += "; `srbwriter import --as-one` makes one story of all of them"
         raise NotForUs(opened.name, "is a folder", cure)
     return _checked(form.read(opened, read_file), opened.name)
 

@@ -24,11 +24,11 @@ _MARKS = {"bookmark": "bookmark", "labels": "tags", "note": "note", "title": "ti
 
 
 def joint(story: Story, current: Round | None, place: int, letters: str) -> str:
-    """Return what separates ``letters`` typed at ``place`` from a sentence that a model has ended there.
+    """Return what separates ``letters`` typed at ``place`` from a sentence that others have ended there.
 
     It is what a branch of ``current`` would begin with: a space, or a new line; empty anywhere else.
     """
-    if story.node(story.current).author != "model" or not _LETTER.match(letters):
+    if story.node(story.current).author not in ("model", "imported") or not _LETTER.match(letters):
         return ""
     end = story.text(story.current, END_CHARS)[-END_CHARS:]
     if place != story.chars() or sentence_ends(end)[-1:] != [len(end)]:

@@ -460,7 +460,8 @@ class DamagedStory(StoryError):
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem
-        super().__init__(f"{path}: the file is damaged ({problem}) — open it again to read what is left")
+        cure = "open it in the app: `r` there continues in a copy with what is left"
+        super().__init__(f"{path}: the file is damaged ({problem}) — {cure}")
 
 
 class NoSuchNode(StoryError):

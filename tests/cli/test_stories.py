@@ -194,6 +194,7 @@ def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
     assert kept.is_file() and os.listdir(other.parent) == [other.name]
     assert run("info", "orchard")[0] == Exit.USAGE
     assert str(kept) in run("backup", "list")[1]
+    assert str(kept) in run("backup", "list", "the orchard")[1]
     code, _, err = run("backup", "restore", "the orchard")
     assert code == Exit.USAGE and "the orchard: there is no such copy — `srbwriter backup list`" in err
     code, out, _ = run("backup", "restore", str(kept))

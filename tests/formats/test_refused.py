@@ -35,7 +35,8 @@ def test_utf_is_read_by_itself(text: str, encoding: str) -> None:
 @pytest.mark.parametrize("encoding", ["cp1252", "koi8_r", "cp932", "utf-16-le"])
 def test_another_encoding_is_never_guessed_and_can_be_named(encoding: str) -> None:
     text = {"koi8_r": RUSSIAN, "cp932": "むかしむかし、おじいさんが"}.get(encoding, FRENCH)
-    assert "--encoding cp1252" in refusal(text.encode(encoding))
+    assert "name its encoding: `srbwriter import --encoding cp1252`" in refusal(text.encode(encoding))
+    assert "name another encoding" in refusal(b"\xff\xfe\0", encoding="ascii")
     assert path_text(formats.read(text.encode(encoding), "tale.txt", encoding=encoding)) == text
 
 

@@ -49,6 +49,11 @@ def test_the_first_letter_after_a_sentence_by_a_model_is_parted_from_it(
     assert session.joint(place - 1, letters) == ""
 
 
+def test_an_opening_that_came_from_a_file_is_parted_from_too(session: Session) -> None:
+    session.story.add(session.node, ["It rained."], "imported", stand=True)
+    assert session.joint(len(session.text()), "T") == " "
+
+
 def test_there_is_none_after_the_writers_own_words(session: Session) -> None:
     session.set_text("It rained.")
     assert session.joint(10, "T") == ""

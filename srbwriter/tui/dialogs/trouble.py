@@ -54,7 +54,7 @@ def _lost_words(damage: Damage) -> str:
     if damage.displaced:
         passages = counted(len(damage.displaced), "passage")
         parts.append(f"the place of {passages}, now at the beginning of the story")
-    return "; ".join(parts) or ("no whole passage" if damage.doubtful else "nothing that can be counted")
+    return "; ".join(parts) or ("no whole passage" if damage.doubtful else damage.problem)
 
 
 def crash_words(error: BaseException) -> str:
