@@ -55,8 +55,7 @@ def _sound(named: str, done: str) -> tuple[Path, Path]:
     with Story.open(find_story(named).resolve(), readonly=True) as story:
         if story.damage is not None:
             problem = f"{story.file} is damaged, and was not {done}: {story.damage}"
-            cure = "open it in the app: `r` there continues in a copy with what is left"
-            raise Failure(f"{problem} — {cure}", Exit.DAMAGED)
+            raise Failure(f"{problem} — `r` in the app continues in a copy with what is left", Exit.DAMAGED)
         return story.file, story.backup_folder(paths.backup_dir())
 
 
