@@ -63,14 +63,13 @@ def _list(named: str | None, *, as_json: bool) -> None:
     folders = list(paths.backup_dir().iterdir()) if paths.backup_dir().is_dir() else []
     found = [copy for folder in folders for copy in backups(folder)]
     if named is not None:
-        titled = [copy for copy in found if files.title_of(copy).casefold() == named.casefold()]
         try:
             with Story.open(find_story(named), readonly=True) as story:
                 found = backups(story.backup_folder(paths.backup_dir()))
         except Failure:
-            if not titled:
+            found = [copy for copy in found if files.title_of(copy).casefold() == named.casefold()]
+            if not found:
                 raise
-            found = titled  # of a story that was deleted
     found.sort(key=lambda copy: copy.at, reverse=True)
     if as_json:
         print(document([{"path": str(c.path), "name": c.name, "at": c.at, "size": c.size} for c in found]))
