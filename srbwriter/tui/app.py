@@ -140,7 +140,8 @@ class App(FailingApp):
 
     def get_key_display(self, binding: Binding) -> str:
         """Name a key as everywhere else; the command key of a Mac does not arrive in a terminal."""
-        return "" if binding.key.startswith("super+") else commands.key_name(binding.key)
+        key = binding.key_display or commands.key_name(binding.key)
+        return "" if binding.key.startswith("super+") else key
 
     async def run_action(
         self, action: str | ActionParseResult, default_namespace: DOMNode | None = None,

@@ -91,7 +91,7 @@ def _choose_node(
         screen.notify(nothing)
 
 
-@command(VIEW, "Story or branches", anywhere="tab")
+@command(VIEW, "Story or branches", anywhere="tab", foot="switch")
 def switch(screen: WriteScreen) -> None:
     """Move between the story and the branches."""
     screen.be_loud()
@@ -142,7 +142,7 @@ def figures(screen: WriteScreen) -> None:
     screen.figures = not screen.figures
 
 
-@command(PROGRAM, "Quit", anywhere="ctrl+q")
+@command(PROGRAM, "Quit", anywhere="ctrl+q", foot="quit")
 def quit(screen: WriteScreen) -> None:
     """Leave the program; every word is saved."""
     if screen.app.transfers.may_leave():
@@ -155,13 +155,13 @@ def settings(screen: WriteScreen) -> None:
     screen.app.push_screen(SettingsDialog(screen))
 
 
-@command(PROGRAM, "Help", "question_mark", anywhere="f1")
+@command(PROGRAM, "Help", "question_mark", anywhere="f1", foot="help")
 def help(screen: WriteScreen) -> None:
     """Show the keys that work here, or hide them."""
     switch_help(screen)
 
 
-@command(PROGRAM, "Menu of commands", anywhere=MENU)
+@command(PROGRAM, "Menu of commands", anywhere=MENU, foot="menu")
 def menu(screen: WriteScreen) -> None:
     """Find any command by a word, and run it."""
     screen.app.action_command_palette()
@@ -180,7 +180,5 @@ def theme(screen: WriteScreen) -> None:
         if name is not None:
             app.preferences.put(options.THEME, name)
 
-    foot = f"enter keeps it · {{keys}} · your own belong in {themes.own_folder()}"
-    app.push_screen(
-        Picker("Themes", choices, at=before, looked=app.show_theme, foot=foot, aside=True), chosen
-    )
+    title = f"Themes; your own belong in {themes.own_folder()}"
+    app.push_screen(Picker(title, choices, at=before, looked=app.show_theme, aside=True), chosen)

@@ -40,7 +40,6 @@ class Picker(Dialog[Any]):
         choices: the entries.
         at: the value of the entry that is highlighted first.
         looked: is called with the value of each entry that is highlighted.
-        foot: the foot, if not the usual one.
         aside: whether the list is at the edge, so that the screen below stays visible.
         typed: if there is one, nothing is narrowed: what is typed closes the list, and goes there.
     """
@@ -50,11 +49,11 @@ class Picker(Dialog[Any]):
 
     def __init__(
         self, title: str, choices: Sequence[Choice], *, at: Any = None,
-        looked: Callable[[Any], None] | None = None, foot: str = "", aside: bool = False,
+        looked: Callable[[Any], None] | None = None, aside: bool = False,
         typed: Callable[[str], object] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heading, self.foot = title, foot or "enter takes it · {keys} · type to narrow"
+        self.heading = title
         self._choices, self._at, self._looked, self._typed = list(choices), at, looked, typed
         self._listed: list[Choice | None] = []  # None is a heading
         self._previews = any(choice.preview for choice in choices)
@@ -62,7 +61,7 @@ class Picker(Dialog[Any]):
         self.set_class(aside, "-aside")
 
     def content(self) -> ComposeResult:
-        placeholder = "narrow …" if self._typed is None else "or just type: your words begin the story …"
+        placeholder = "type to narrow …" if self._typed is None else "or type: your words begin the story …"
         yield LineInput(placeholder=placeholder, id="picker-filter", compact=True)
         with Horizontal():
             yield OptionList(id="picker-list", compact=True)
@@ -133,15 +132,15 @@ class Picker(Dialog[Any]):
         if self._looked is not None:
             self._looked(choice.value)
 
-    @on(LineInput.Submitted)
     @on(OptionList.OptionSelected)
     def _selected(self) -> None:
-        if (choice := self.chosen) is not None:
-            self.take(choice.value)
+        self.action_take()
 
-    def take(self, value: Any) -> None:
-        """Use the value of the entry on which enter was pressed."""
-        self.close(value)
+    @action("enter", "takes it")
+    def action_take(self) -> None:
+        """Use the highlighted entry."""
+        if (choice := self.chosen) is not None:
+            self.close(choice.value)
 
     @action("up", "up", "cursor_up", foot=False, priority=False)
     @action("down", "down", "cursor_down", foot=False, priority=False)

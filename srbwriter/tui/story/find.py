@@ -46,6 +46,7 @@ class SearchBar(Bar[None]):
     SearchBar Horizontal { height: 1; }
     SearchBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
     SearchBar Input { width: 1fr; }
+    SearchBar Footer { display: block; }
     """
 
     def __init__(self, editor: StoryEditor) -> None:
@@ -155,10 +156,7 @@ class FindBar(SearchBar):
     """The bar for finding words."""
 
     BADGE = "FIND"
-    HEADING = (
-        "Find · enter or ↓ next · ↑ previous · tab edits there · esc goes back to where you were · "
-        "alt+c case · alt+w whole words"
-    )
+    HEADING = "Find"
 
     @action("tab", "edits there")
     def action_stay(self) -> None:
@@ -171,10 +169,7 @@ class ReplaceBar(SearchBar):
     """The bar for replacing. ``apply`` gets the edits; it returns False if they failed."""
 
     BADGE = "REPLACE"
-    HEADING = (
-        "Replace · tab between the lines · enter replaces this one · ↓ skips it · ↑ previous · "
-        "alt+a replaces all · alt+c case · alt+w whole words · esc goes back"
-    )
+    HEADING = "Replace: enter replaces this one, ↓ skips it"
 
     def __init__(self, editor: StoryEditor, apply: Callable[[Sequence[Edit]], bool]) -> None:
         super().__init__(editor)
