@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import CommandPalette
+from textual.theme import ThemeProvider
 
 from srbwriter.story import NodeId
-from srbwriter.tui import options, themes
+from srbwriter.tui import options
 from srbwriter.tui.commands import MENU, READING, command
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import switch_help
@@ -16,6 +20,7 @@ from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.tree.view import marks_words
 
 if TYPE_CHECKING:
+    from srbwriter.tui.app import App
     from srbwriter.tui.write.branch_pane import BranchPane
     from srbwriter.tui.write.screen import WriteScreen
 
@@ -167,18 +172,17 @@ def menu(screen: WriteScreen) -> None:
     screen.app.action_command_palette()
 
 
+class _Themes(ThemeProvider):
+    """The themes as Textual's palette lists them; the chosen one is kept."""
+
+    @property
+    def commands(self) -> list[tuple[str, Callable[[], None]]]:
+        app = cast("App", self.app)  # pyright: ignore[reportUnknownMemberType]
+        return [(name, partial(app.keep_theme, name)) for name in sorted(app.available_themes)]
+
+
 @command(VIEW, "Theme")
 def theme(screen: WriteScreen) -> None:
-    """Choose the colours; moving through the list previews each theme, escape restores the old one."""
-    app = screen.app
-    before, files = app.theme, app.load_themes()
-    choices = [Choice(file.stem, themes.title(file)) for file in files]
-    choices += [Choice(name, name) for name in app.available_themes if name not in {f.stem for f in files}]
-
-    def chosen(name: str | None) -> None:
-        app.show_theme(name or before)
-        if name is not None:
-            app.preferences.put(options.THEME, name)
-
-    title = f"Themes; your own belong in {themes.own_folder()}"
-    app.push_screen(Picker(title, choices, at=before, looked=app.show_theme, aside=True), chosen)
+    """Choose the colours."""
+    screen.app.load_themes()
+    screen.app.push_screen(CommandPalette([_Themes], placeholder="Theme …"))
