@@ -7,6 +7,7 @@ from srbwriter.session import PromptAccount
 from srbwriter.session.prompting import PromptPart
 from srbwriter.tui.story.context_view import budget
 from tests.tui.conftest import Bench, OpenBench
+from tests.tui.steps import footer
 
 
 def finish(bench: Bench) -> None:
@@ -66,14 +67,10 @@ async def test_the_engine_figures_say_where_a_server_listens(open_bench: OpenBen
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(160, 30)) as bench:
-
-        def label() -> str:
-            bench.screen.flush_slowly()
-            return next((hint for id, _, hint in bench.screen.key_line.entries if id == "back"), "")
-
-        assert label() == ""
+        assert "stop" not in footer(bench)
         await bench.write(3)
-        assert label() == "stop"
+        assert "esc stop" in footer(bench)
         await bench.press("escape")
         finish(bench)
-        assert label() == ""
+        await bench.settle()
+        assert "stop" not in footer(bench)

@@ -37,8 +37,7 @@ class ContextView(Dialog[None]):
     """Shows the parts of the context with their sizes and text. The request to the model is edited here."""
 
     OPENED_BY = "context"
-    HEADING = "What the model sees"
-    FOOT = "{keys} · grey between ⟨ ⟩: no room"
+    HEADING = "What the model sees; grey between ⟨ ⟩: no room"
     BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
