@@ -311,24 +311,8 @@ class DamagedStory(StoryError):
         super().__init__(f"{path}: the file is damaged ({problem}) — {cure}")
 
 
-class NoSuchNode(StoryError):
-    """There is no node of that number, or it is not part of the readable tree."""
-
-    def __init__(self, node: NodeId, problem: str = "is not in this story") -> None:
-        self.node = node
-        super().__init__(f"node {node} {problem}")
-
-
 class Refused(StoryError):
-    """The verb cannot apply to this node; the message says why."""
-
-
-class ReadOnlyStory(StoryError):
-    """A verb that writes was called on a read-only view."""
-
-    def __init__(self, why: ReadOnly) -> None:
-        self.why = why
-        super().__init__(why.message)
+    """The verb cannot apply; the message says why."""
 
 
 class NotSaved(StoryError):

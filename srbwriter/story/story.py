@@ -50,7 +50,7 @@ from srbwriter.story.words import well_formed, words_of
 
 
 class Story(TextTree):
-    """An open story. Verbs raise NoSuchNode, Refused or ReadOnlyStory, all of them StoryError."""
+    """An open story. Verbs raise Refused, which is a StoryError, and StoryError in a view."""
 
     def __init__(self, opened: Opened) -> None:
         super().__init__()
@@ -222,15 +222,10 @@ class Story(TextTree):
             self.rename(title)
             self.put("uuid", str(uuid4()))
 
-    def put_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for an interface; this is not an action."""
+    def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
+        """Keep a JSON value for an interface; no export has a ``local`` one. This is not an action."""
         with self.together():
-            self.put(f"x-{key}", json.loads(json.dumps(value)))
-
-    def put_local_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
-        with self.together():
-            self.put(f"local-{key}", json.loads(json.dumps(value)))
+            self.put(f"local-{key}" if local else f"x-{key}", json.loads(json.dumps(value)))
 
     def put_settings(self, node: NodeId, settings: Settings) -> None:
         """Set the settings of ``node``, which its descendants inherit. Not an action of the text."""
@@ -267,7 +262,7 @@ class Story(TextTree):
         Ancestors in the bin are restored, so that the picked text is readable from its beginning.
         """
         with self.verb("pick", node) as action:
-            found = self.check_kept(node)
+            found = self.check_living(node, below_bin=True)
             if at is not None and not 0 < at <= len(found.text):
                 raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
             if at is not None and at < len(found.text):
@@ -290,7 +285,7 @@ class Story(TextTree):
         are, and unchanged text keeps its tokens.
         """
         with self.verb("pick", parent) as action:
-            self.check_unwritten(self.check_kept(parent))
+            self.check_unwritten(self.check_living(parent, below_bin=True))
             self._take_out_of_bin(parent)
             text = well_formed(text)
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
@@ -343,7 +338,7 @@ class Story(TextTree):
         """Take ``node`` out of the bin, with all its ancestors."""
         with self.verb("restore", node):
             if self.node(node).state == State.ABSORBED:
-                self.check_kept(node)
+                self.check_living(node, below_bin=True)
             self._take_out_of_bin(node)
 
     def mark(
@@ -454,8 +449,8 @@ class Story(TextTree):
                 self.put_spans(node, spans)
                 return branch
             new = self.add_node(
-                node.parent, spans, "model", place=node.place, model=node.model, sampling=node.sampling,
-                seed=seed, visited=False, streaming=node.streaming,
+                node.parent, spans, "model", like=node, place=node.place, seed=seed, visited=False,
+                streaming=node.streaming,
             )  # fmt: skip
             self.set(node, finish_reason="replaced", streaming=None)
             return new.id

@@ -152,7 +152,7 @@ def test_words_by_author_and_by_day(story: Story) -> None:
     story.pick(branch)
     story.pick(branch)  # a second time counts for nothing
     assert story.words(branch) == 5
-    assert story.words_by_author(branch) == {"writer": 3, "model": 2}
+    assert story.words_by_author() == {"writer": 3, "model": 2}
     assert (story.today().typed, story.today().picked, story.today().generated) == (3, 2, 2)
     for _ in range(3):
         story.undo()
