@@ -276,7 +276,7 @@ class Session:
                 return
             self._prompter = Prompter(self.story, engine)
             self._prompter.tell = self.book.tell
-            self.story.use_token_sizes(token_sizes(engine))
+            self.story.token_sizes = token_sizes(engine)
             if self.round is not None and self.round.generation is None:
                 try:
                     self.begin_round(self.round)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,6 @@ from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
-    ROOT,
     Author,
     Blocked,
     Damage,
@@ -36,7 +36,6 @@ from srbwriter.story.model import (
     Settings,
     Span,
     State,
-    TokenSizes,
     as_object,
     settings_json,
 )
@@ -93,22 +92,13 @@ class Story(TextTree):
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
         """Create a story file, and its folder. Raises NotAStory if it exists, NotMade if that fails."""
-        values: JsonObject = {
-            "title": " ".join(well_formed(title).split()) or Path(path).stem, "current": ROOT,
-            "uuid": str(uuid4()), "language": default_language(),
-        }  # fmt: skip
-        rows: Rows = {("value", key): value for key, value in values.items()}
-        return cls._make(path, {**rows, ("node", ROOT): Node(ROOT, None)})
+        return cls.from_draft(path, StoryDraft(title=" ".join(well_formed(title).split()) or Path(path).stem))
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
         """Create a story file from a draft, which becomes the story. Raises NotAStory or NotMade."""
-        return cls._make(path, rows_of(draft))
-
-    @classmethod
-    def _make(cls, path: Path | str, rows: Rows) -> Story:
         with making(Path(path)):
-            return cls(create_story(Path(path), rows))
+            return cls(create_story(Path(path), rows_of(draft)))
 
     @classmethod
     def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
@@ -171,10 +161,6 @@ class Story(TextTree):
         """The file with the whole story, while the disk takes no words; None if there is none."""
         file = self._journal.rescue if self._journal is not None else None
         return file if file is not None and file.exists() else None
-
-    def use_token_sizes(self, sizes: TokenSizes | None) -> None:
-        """Use ``sizes`` for the lengths of tokens, so that a cut in generated text keeps its ids."""
-        self.token_sizes = sizes
 
     # -- the story ---------------------------------------------------------------------------------
 
@@ -270,10 +256,9 @@ class Story(TextTree):
             self._take_out_of_bin(node)
             self.set(found, visited=True)
             before = {above.id for above in self.upward(action.was)}
-            path = list(self.upward(node))
-            shared = next(above.id for above in path if above.id in before)
-            fresh = path[: [above.id for above in path].index(shared)]
+            fresh = list(takewhile(lambda above: above.id not in before, self.upward(node)))
             typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
+            shared = (fresh[-1].parent or ROOT) if fresh else node
             action.picked = max(0, self.words(node) - self.words(shared) - typed)
             action.became = node
             return node
@@ -341,18 +326,10 @@ class Story(TextTree):
                 self.check_living(node, below_bin=True)
             self._take_out_of_bin(node)
 
-    def mark(
-        self, node: NodeId, *, bookmark: bool | None = None, tags: Sequence[str] | None = None,
-        note: str | None = None, title: str | None = None,
-    ) -> None:  # fmt: skip
-        """Change some of a node's marks."""
-        if any("\n" in tag or not tag for tag in tags or ()):
-            raise Refused("a tag is one line with something in it")
-        words = {"labels": None if tags is None else "\n".join(tags), "note": note, "title": title}
-        marks = {key: well_formed(value) for key, value in words.items() if value is not None}
-        with self.verb("mark", node):
-            found = self.check_living(node)
-            self.set(found, bookmark=found.bookmark if bookmark is None else bookmark, **marks)
+    def mark(self, node: NodeId, *, bookmark: bool) -> None:
+        """Set or remove the bookmark of a node."""
+        with self.verb("bookmark", node):
+            self.set(self.check_living(node), bookmark=bookmark)
 
     # -- chapters ----------------------------------------------------------------------------------
 
@@ -461,16 +438,12 @@ class Story(TextTree):
             self.set(self.node(new), bookmark=self.node(old).bookmark)
 
     def finish(self, branch: NodeId, reason: str) -> None:
-        """Mark a branch as completely written; ``reason`` is its finish reason."""
+        """Mark a branch as completely written, or note another reason: one may be killed after its end."""
         with self.together():
-            node = self._written(branch)
+            node = self.node(branch)
+            if node.streaming is not None:
+                self._record(0, 0, node.count[0])
             self.set(node, finish_reason=reason, streaming=None)
-            self._record(0, 0, node.count[0])
-
-    def set_finish_reason(self, node: NodeId, reason: str) -> None:
-        """Note why a branch that has been written ended: one may be killed after its end. Not an action."""
-        with self.together():
-            self.set(self.node(node), finish_reason=reason)
 
     # -- search, and out of the file ---------------------------------------------------------------
 

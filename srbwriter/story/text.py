@@ -169,7 +169,7 @@ class TextTree(Tree):
             made = self.add_node(last.id, plain(text, "writer"), "writer")
             action.became, action.typed = made.id, Line([last, made]).words(1, 1) - last.count[0]
         self._keep_typing(action, made, Edit(0, 0, text), "" if action.was == last.id else None)
-        return self.current
+        return self.current if self._action is None else action.became
 
     def _change(self, line: Line, changes: dict[int, list[_Change]], *, typed: bool) -> NodeId:
         """Change nodes of ``line``; return the node at which it ends now. What is ``typed`` can go on."""
@@ -194,7 +194,7 @@ class TextTree(Tree):
             action.typed += line.words(low, high) - words
         if typed:
             self._keep_typing(action, nodes[low], edit, before)
-        return self.current
+        return self.current if self._action is None else action.became
 
     def _twin(self, node: Node, spans: Spans, twinned: set[NodeId]) -> Node:
         """Add an edited sibling of a model's ``node``, and move to it what follows, and the marks."""
@@ -230,22 +230,19 @@ class TextTree(Tree):
             return None
         self.check_unwritten(node, line.nodes[-1])
         with self.verb("edit", node.id) as action:
-            low = line.touched(parts[0].start, parts[0].end)[0]
-            count = line.words(low, len(line.nodes))
+            count = self.words(line.nodes[-1].id)
             if 0 < len(head) < len(node.text):
                 self.split_node(node, len(head))
-            kept = Line(line.nodes[: place + bool(head)])
+            end = node.id if head else node.parent or ROOT
             if len(parts) > 1:
-                earlier = kept.changes((part, plain(part.text, "writer")) for part in parts[:-1])
-                self._change(kept, earlier, typed=False)
+                end = self.replace(*parts[:-1], node=end)
             if words:
-                above = kept.nodes[-1].id if kept.nodes else ROOT
-                kept.nodes.append(self.add_node(above, plain(words, "writer"), "writer"))
-            action.became = kept.nodes[-1].id if kept.nodes else ROOT
-            action.typed = kept.words(low, len(kept.nodes)) - count
+                end = self.add_node(end, plain(words, "writer"), "writer").id
+            action.became, action.typed = end, self.words(end) - count
         if words:
-            self._keep_typing(action, kept.nodes[-1], Edit(0, 0, words), None)
-        return action.became
+            self._typing = None
+            self._keep_typing(action, self._nodes[end], Edit(0, 0, words), None)
+        return end
 
     # -- one action for many keystrokes ------------------------------------------------------------
 

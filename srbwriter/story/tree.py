@@ -1,7 +1,7 @@
 """The nodes of a story in memory, and how they are changed.
 
-:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` the old value of all that changes
-is kept, so that a verb that raises has changed nothing; of these values :meth:`Tree.verb` makes the notes of an
+:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` old values of all that changes
+are kept, so that a verb that raises has changed nothing; of them :meth:`Tree.verb` makes the notes of an
 action, and undo and redo put them back. When the outermost change ends, the rows that changed are handed over
 as one batch. Nothing here knows a file.
 """

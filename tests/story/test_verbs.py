@@ -49,7 +49,7 @@ def test_ways_through_the_tree(story: Story) -> None:
     assert story.path(d) == [ROOT, a, d]
     assert story.children(story.parent(d)) == [c, d]
     story.mark(c, bookmark=True)
-    story.mark(b, bookmark=True, title="Two", tags=["blue"])
+    story.mark(b, bookmark=True)
     assert story.bookmarks() == [c, b]
     story.delete(a)
     assert story.bookmarks() == [b]
