@@ -7,7 +7,6 @@ In files of versions before 0.6 a chapter may be a mark on a node; it becomes a 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 from srbwriter.formats.draft import Fields
@@ -48,6 +47,10 @@ def read_own(document: Document) -> StoryDraft:
     if own_root or numbers[0] != ROOT or len(set(numbers)) < len(numbers) or min(numbers) < ROOT:
         numbers = list(range(ROOT + own_root, ROOT + own_root + len(ids)))
     given = {key: value for key, value in story.items() if key not in ("nodes", "current", "notices")}
+    for day, done in as_object(given.get("days")).items():  # files before 0.6 part typed words and others
+        read = Fields(done)
+        words = (read.integer("typed") or 0) + (read.integer("picked") or 0)
+        given["days"][day] = {"grown": words, "seconds": read.raw("seconds") or 0.0}
     draft = _converted(given, StoryDraft, name, "story")
     known: dict[str, int | None] = {}
     for place, (key, number, fields) in enumerate(zip(ids, numbers, nodes, strict=True)):
@@ -131,7 +134,7 @@ def write_own(draft: StoryDraft) -> bytes:
         "nodes": [_node_json(node) for node in draft.nodes.values()], "current_id": str(draft.current),
         "title": draft.title, "byline": draft.byline, "language": draft.language, "created": draft.created,
         "modified": draft.modified, "id": draft.id, "values": draft.values,
-        "days": {day: {k: v for k, v in asdict(done).items() if v} for day, done in draft.days.items()},
+        "days": {day: {"typed": done.grown, "seconds": done.seconds} for day, done in draft.days.items()},
     })  # fmt: skip
     file = {"format": NAME, "version": VERSION, "without": WITHOUT, "story": story}
     return msgspec.json.encode(file)

@@ -690,7 +690,7 @@ class Session:
             if pasted:
                 with self.story.verb("paste", self.node) as action:
                     self.story.replace(*edits)
-                    action.typed = 0
+                    action.words = 0
             else:
                 self.story.replace(*edits)
             if self.view:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
-from operator import add
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -178,21 +177,15 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
-    spent writing."""
+    """Words that a story grew by, less those cut (so below 0 after much cutting), and seconds of writing."""
 
-    typed: int = 0
-    picked: int = 0
-    generated: int = 0
+    grown: int = 0
     seconds: float = 0.0
 
     @property
     def words(self) -> int:
         """Words the story grew by, at least 0."""
-        return max(0, self.typed + self.picked)
-
-    def __add__(self, other: Progress) -> Progress:
-        return Progress(*map(add, astuple(self), astuple(other)))
+        return max(0, self.grown)
 
 
 def as_object(value: JsonValue) -> JsonObject:

@@ -83,7 +83,8 @@ def _json_of(row: Any) -> Any:
 _DECODER = json.JSONDecoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "node": node_of, "action": Action.of, "day": lambda row: Progress(*row), "value": lambda row: row,
+    "node": node_of, "action": Action.of, "value": lambda row: row,
+    "day": lambda row: Progress(sum(row[:-1][:2]), row[-1]),  # words of two kinds in some rows
 }  # fmt: skip
 
 

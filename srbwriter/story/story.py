@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from uuid import uuid4
 
 from srbwriter.story import backup, outline, search
@@ -45,7 +44,7 @@ from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Rows
-from srbwriter.story.words import well_formed, words_of
+from srbwriter.story.words import well_formed
 
 
 class Story(TextTree):
@@ -237,7 +236,7 @@ class Story(TextTree):
             self.check_unwritten(self.check_living(parent))
             made = [self.add_node(parent, plain(well_formed(t), author), author) for t in texts]
             if author in ("writer", "edited"):
-                action.typed += sum(node.count[0] for node in made)
+                action.words += sum(node.count[0] for node in made)
             if stand and made:
                 action.became = made[-1].id
             return [node.id for node in made]
@@ -255,11 +254,11 @@ class Story(TextTree):
                 self.split_node(found, at)
             self._take_out_of_bin(node)
             self.set(found, visited=True)
-            before = {above.id for above in self.upward(action.was)}
-            fresh = list(takewhile(lambda above: above.id not in before, self.upward(node)))
+            before = set(self.path(action.was))
+            fresh = [above for above in self.upward(node) if above.id not in before]
             typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
-            shared = (fresh[-1].parent or ROOT) if fresh else node
-            action.picked = max(0, self.words(node) - self.words(shared) - typed)
+            shared = self.path(node)[-1 - len(fresh)]
+            action.words = max(0, self.words(node) - self.words(shared) - typed)
             action.became = node
             return node
 
@@ -274,17 +273,18 @@ class Story(TextTree):
             self._take_out_of_bin(parent)
             text = well_formed(text)
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
-            spans, like = plain(original, "model"), dict[str, Any]()
+            spans, like = plain(original, "model"), None
+            place = self.last_place(parent)
             if below:
                 whole = tidy(span for node in below for span in node.spans)
                 spans = cut(whole, len(original), self.token_sizes)[0]
-                like = {name: getattr(below[0], name) for name in ("model", "sampling", "seed", "place")}
+                like, place = below[0], below[0].place
             if text != original:
                 spans = changed(spans, text, "writer", self.token_sizes)
-            made = self.add_node(parent, spans, "model" if text == original else "edited", **like)
-            action.typed = words_of(text) - words_of(original)
+            author: Author = "model" if text == original else "edited"
+            made = self.add_node(parent, spans, author, like=like, place=place)
             known = sum(node.count[0] for node in below if node.author == "writer")
-            action.picked = self.words(made.id) - self.words(parent) - action.typed - known
+            action.words = self.words(made.id) - self.words(parent) - known
             action.became = made.id
             return made.id
 
@@ -440,10 +440,7 @@ class Story(TextTree):
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written, or note another reason: one may be killed after its end."""
         with self.together():
-            node = self.node(branch)
-            if node.streaming is not None:
-                self._record(0, 0, node.count[0])
-            self.set(node, finish_reason=reason, streaming=None)
+            self.set(self.node(branch), finish_reason=reason, streaming=None)
 
     # -- search, and out of the file ---------------------------------------------------------------
 

@@ -141,11 +141,10 @@ class TextTree(Tree):
 
         One action; an empty passage is a place. Raises Refused for one that is not within the text.
         """
-        with self.verb("rewrite", self.current) as action:
+        with self.verb("rewrite", self.current):
             edit = Edit(start, end, text_of(spans))
             line = self._line(self.current, [edit])
             self._change(line, line.changes([(edit, tuple(spans))]), typed=False)
-            action.typed, action.picked = 0, action.typed
 
     def _line(self, end: NodeId, edits: Iterable[Edit]) -> Line:
         """Return the text up to the end of a node. Raises Refused unless all ``edits`` are within it."""
@@ -167,7 +166,7 @@ class TextTree(Tree):
         self.check_unwritten(last)
         with self.verb("type", last.id) as action:
             made = self.add_node(last.id, plain(text, "writer"), "writer")
-            action.became, action.typed = made.id, Line([last, made]).words(1, 1) - last.count[0]
+            action.became, action.words = made.id, Line([last, made]).words(1, 1) - last.count[0]
         self._keep_typing(action, made, Edit(0, 0, text), "" if action.was == last.id else None)
         return self.current if self._action is None else action.became
 
@@ -191,7 +190,7 @@ class TextTree(Tree):
                 else:
                     nodes[place] = self._twin(node, spans, twinned)
             action.became = nodes[-1].id
-            action.typed += line.words(low, high) - words
+            action.words += line.words(low, high) - words
         if typed:
             self._keep_typing(action, nodes[low], edit, before)
         return self.current if self._action is None else action.became
@@ -238,7 +237,7 @@ class TextTree(Tree):
                 end = self.replace(*parts[:-1], node=end)
             if words:
                 end = self.add_node(end, plain(words, "writer"), "writer").id
-            action.became, action.typed = end, self.words(end) - count
+            action.became, action.words = end, self.words(end) - count
         if words:
             self._typing = None
             self._keep_typing(action, self._nodes[end], Edit(0, 0, words), None)

@@ -60,8 +60,8 @@ _Old = dict[tuple[str, Any, str], Any]
 class Action:
     """One undoable step: ``verb`` on ``node``.
 
-    ``was`` and ``became`` are the current node before and after it; ``typed`` and ``picked`` are the words it
-    added. Nodes from number ``later`` on were made after it was done, undone or redone last.
+    ``was`` and ``became`` are the current node before and after it; ``words`` are those that it added. Nodes
+    from number ``later`` on were made after it was done, undone or redone last.
     """
 
     number: int
@@ -70,15 +70,16 @@ class Action:
     at: float
     was: NodeId
     became: NodeId
-    typed: int = 0
-    picked: int = 0
+    words: int = 0
     later: NodeId = 0
     notes: list[Note] = field(default_factory=list[Note])
 
     @classmethod
     def of(cls, row: list[Any]) -> Action:
         """Return the action of a row in the file."""
-        action = cls(*row[:10])
+        if len(row) == 11:  # of an earlier program, which counted two kinds of words
+            row = [*row[:6], row[6] + row[7], *row[8:10]]
+        action = cls(*row)
         action.notes = [
             (node, name, unpacked(old), unpacked(new)) if name == "runs" else (node, name, old, new)
             for node, name, old, new in action.notes
@@ -201,7 +202,7 @@ class Tree:
                 self._store("action", action.number, action)
                 self._store("action", action.number - MOST_ACTIONS, None)
                 self._store("value", "done", action.number)
-            self._record(action.typed - old.typed, action.picked - old.picked, 0, action.at)
+            self._record(action.words - old.words, action.at)
             self.put("current", self.nearest_living(action.became))
 
     def _notes(self) -> list[Note]:
@@ -320,16 +321,15 @@ class Tree:
                 (table, key): self._row(table, key) for table, rows in self._tables.items() for key in rows
             }
 
-    def _record(self, typed: int, picked: int, generated: int, at: float | None = None) -> None:
-        """Add words to the day of ``at`` (now), and the time since the last change to today."""
+    def _record(self, words: int, at: float) -> None:
+        """Add words to the day of ``at``, and the time since the last change to today."""
         now = self.clock()
         gap, self._last_change = now - self._last_change, now
-        for day, more in (
-            (day_of(now if at is None else at), Progress(typed, picked, generated)),
-            (day_of(now), Progress(seconds=gap if 0 < gap <= IDLE_SECONDS else 0.0)),
-        ):
-            if more != Progress():
-                self._store("day", day, self._days.get(day, Progress()) + more)
+        seconds = gap if 0 < gap <= IDLE_SECONDS else 0.0
+        for day, more, time_more in ((day_of(at), words, 0.0), (day_of(now), 0, seconds)):
+            if more or time_more:
+                old = self._days.get(day, Progress())
+                self._store("day", day, Progress(old.grown + more, old.seconds + time_more))
 
     # -- undo --------------------------------------------------------------------------------------
 
@@ -369,8 +369,7 @@ class Tree:
             action.later = self._next
             self._store("action", number, action)
             self._store("value", "done", number - back)
-            way = -1 if back else 1
-            self._record(way * action.typed, way * action.picked, 0, action.at)
+            self._record(-action.words if back else action.words, action.at)
             self.put("current", self.nearest_living(action.was if back else action.became))
             return action
 
