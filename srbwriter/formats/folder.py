@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from srbwriter.formats.blocks import plain_title
-from srbwriter.formats.documents import below, first, name_of, text_in
+from srbwriter.formats.documents import first, name_of, named, text_in
 from srbwriter.formats.draft import Grower
 from srbwriter.formats.markdown import NotYaml, split_front_matter
 from srbwriter.formats.opening import FormatError, NotForUs, parse_xml, unix_lines
@@ -326,12 +326,12 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
 
     binder = Binder()
     says = any(map(_is_compiled, top.iter()))  # some versions have no field for texts that are not compiled
-    stack = [(child, 1) for child in reversed(list(below(top, "Children")))]
+    stack = [(child, 1) for child in reversed(list(next(named(top, "Children"), ())))]
     while stack:
         item, depth = stack.pop()
         if name_of(item) != "BinderItem":
             continue
-        stack += [(child, depth + 1) for child in reversed(list(below(item, "Children")))]
+        stack += [(child, depth + 1) for child in reversed(list(next(named(item, "Children"), ())))]
         title, kind = text_in(first(item, "Title")), item.get("Type", "")
         if kind not in ("Folder", "Text"):
             binder.notices.append(f"{title or kind} was left out; it is no text")

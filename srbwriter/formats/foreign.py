@@ -242,7 +242,7 @@ def is_tavern_chat(document: Document) -> bool:
 
 def read_tavern_chat(document: Document) -> StoryDraft:
     """Messages as prose; swipes are siblings of the message that was shown, hidden messages stand beside."""
-    values = document.value.values() if document.kind == "jsonl" else [document.value]
+    values = document.value if document.kind == "jsonl" else [document.value]
     messages, grower = [Fields(value) for value in values], Grower()
     end, hidden_end = grower.root, None
     person, characters, hidden = "", dict[str, None](), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,9 @@ from pathlib import Path
 from srbwriter.formats import book, documents, folder, foreign, html, lore, markdown, novelai, own, rtf
 from srbwriter.formats.folder import Folder, ReadFile
 from srbwriter.formats.opening import Document, FormatError, NotForUs, open_document, refuse_unknown
-from srbwriter.story.model import (
-    DraftError,
-    OnProgress,
-    StoryDraft,
-    check_draft,
-    no_progress,
-    without_deleted,
-)
+from srbwriter.story.model import OnProgress, StoryDraft, check_draft, no_progress, without_deleted
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +85,7 @@ FOLDERS = (
 """Every format of a folder. The last is for any folder, if the writer asks for one story of its files."""
 
 _TEXTS = ("html", "markdown", "text")  # any text can be read as these
+_ANEW = "save it anew in the program that made it"
 ALIASES = {"md": "markdown", "txt": "text", "json": own.NAME}
 """Other names of formats, which people try."""
 
@@ -156,17 +153,15 @@ def read(
         raise FormatError(name, "the file", f"a file in the format {form.name}")
     try:
         draft = (form or _match(document)).read(document)
-    except RecursionError as error:
-        raise NotForUs(name, "is nested too deeply", "save it anew in the program that made it") from error
-    draft.notices = [*document.notices, *draft.notices]
-    return _checked(draft, name)
-
-
-def _checked(draft: StoryDraft, name: str) -> StoryDraft:
-    try:
         check_draft(draft)
-    except DraftError as error:
-        raise FormatError(name, "the nodes", f"a tree ({error})") from error
+    except FormatError:
+        raise
+    except RecursionError as error:
+        raise NotForUs(name, "is nested too deeply", _ANEW) from error
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        log.warning("%s", name, exc_info=True)
+        raise NotForUs(name, f"is damaged ({error})", _ANEW) from error
+    draft.notices = [*document.notices, *draft.notices]
     return draft
 
 
@@ -204,7 +199,7 @@ def read_folder(
         if not as_one:
             cure += "; `srbwriter import --as-one` makes one story of all of them"
         raise NotForUs(opened.name, "is a folder", cure)
-    return _checked(form.read(opened, read_file), opened.name)
+    return form.read(opened, read_file)
 
 
 def write(draft: StoryDraft, format_name: str) -> bytes:

@@ -17,7 +17,7 @@ from srbwriter.formats.transfer import (
     Import,
     Stopped,
     TransferError,
-    TransferFailed,
+    TransferError,
     TransferProcess,
 )
 from srbwriter.story import Story, StoryError
@@ -118,7 +118,7 @@ class TestAside:
         (tmp_path / "broken.json").write_text('{"text": "a", "children": [{"text": "b", ')
         work = TransferProcess(Import(tmp_path / "broken.json", tmp_path)).start()
         assert work.wait(LONG)
-        with pytest.raises(TransferFailed, match=r"broken\.json: at line 1, column \d+: expected JSON"):
+        with pytest.raises(TransferError, match=r"broken\.json: at line 1, column \d+: expected JSON"):
             work.result()
         assert names(tmp_path) == {"broken.json"}
 
