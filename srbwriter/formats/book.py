@@ -18,8 +18,8 @@ from html import escape
 from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title, xml_characters
 from srbwriter.formats.draft import write_time
 from srbwriter.formats.inline import Inline, inlines
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
-from srbwriter.story.model import StoryDraft
 
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'

@@ -10,7 +10,8 @@ from pathlib import Path
 from srbwriter.formats import book, documents, folder, foreign, html, lore, markdown, novelai, own, rtf
 from srbwriter.formats.folder import Folder, ReadFile
 from srbwriter.formats.opening import Document, FormatError, NotForUs, open_document, refuse_unknown
-from srbwriter.story.model import OnProgress, StoryDraft, check_draft, no_progress, without_deleted
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import OnProgress, no_progress
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,6 @@ def read(
         raise FormatError(name, "the file", f"a file in the format {form.name}")
     try:
         draft = (form or _match(document)).read(document)
-        check_draft(draft)
     except FormatError:
         raise
     except RecursionError as error:
@@ -203,10 +203,9 @@ def read_folder(
 
 
 def write(draft: StoryDraft, format_name: str) -> bytes:
-    """Return the story in a format that can be exported. Raises KeyError and DraftError."""
+    """Return the story in a format that can be exported. Raises KeyError."""
     form = by_name(format_name)
     if form.write is None:
         names = ", ".join(other.name for other in writable())
         raise KeyError(f"{format_name!r} can only be imported; export to one of {names}")
-    check_draft(draft)
-    return form.write(draft if form.name == own.NAME else without_deleted(draft))
+    return form.write(draft)
