@@ -83,7 +83,7 @@ class Style(NamedTuple):
     item: bool | None = None  # of a list
 
     def over(self, base: Style) -> Style:
-        return Style(*(theirs if own is None else own for own, theirs in zip(self, base, strict=True)))
+        return base._replace(**{name: own for name, own in self._asdict().items() if own is not None})
 
 
 class Reader:

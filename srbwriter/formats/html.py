@@ -19,8 +19,8 @@ from srbwriter.formats.documents import CONTENTS, PICTURES, TABLES, attribute, f
 from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, FormatError, NotForUs, decode
-from srbwriter.story.headings import SCENE_BREAK
 from srbwriter.story.draft import StoryDraft
+from srbwriter.story.headings import SCENE_BREAK
 
 _PAGE = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
@@ -280,7 +280,7 @@ def read_epub(document: Document) -> StoryDraft:
         for sheet in [_path(path, href) for href in _SHEET.findall(text)]:
             if sheet not in sheets and sheet in document.names:
                 sheets[sheet] = style_rules(document.part(sheet, _CURE).decode("utf-8", "replace"))
-            rules += sheets.get(sheet, ())
+            rules += sheets.get(sheet, [])
         page = _Page(
             document, rules, marks.get(path), labels, path in plain or bool(_TITLE_PAGE.search(text))
         )

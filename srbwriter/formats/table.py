@@ -56,7 +56,7 @@ FORMATS = (
     Format("sillytavern", "SillyTavern chat", ".jsonl", foreign.is_tavern_chat, foreign.read_tavern_chat),
     Format("worldinfo", "World info, lorebook of a card", ".json", lore.is_world_info, lore.read_world_info),
     Format("mikupad", "mikupad session", ".json", foreign.is_mikupad, foreign.read_mikupad),
-    Format("loom", "Loom tree", ".json", foreign.is_loom, foreign.read_loom, foreign.write_loom),
+    Format("loom", "Loom tree", ".json", foreign.is_loom, foreign.read_loom),
     Format("docx", "Word document", ".docx", documents.is_docx, documents.read_docx, book.write_docx),
     Format("epub", "EPUB book", ".epub", html.is_epub, html.read_epub, book.write_epub),
     Format("odt", "OpenDocument text", ".odt", documents.is_odt, documents.read_odt),
@@ -86,7 +86,6 @@ FOLDERS = (
 """Every format of a folder. The last is for any folder, if the writer asks for one story of its files."""
 
 _TEXTS = ("html", "markdown", "text")  # any text can be read as these
-_ANEW = "save it anew in the program that made it"
 ALIASES = {"md": "markdown", "txt": "text", "json": own.NAME}
 """Other names of formats, which people try."""
 
@@ -105,13 +104,8 @@ def writable() -> tuple[Format, ...]:
 
 
 def for_file(file: Path) -> Format | None:
-    """Return the export format for a file name: the first of its extension, unless it names another.
-
-    ``tree.loom.json`` is a Loom tree. Case does not matter.
-    """
-    fits = [form for form in writable() if form.extension == file.suffix.lower()]
-    wanted = Path(file.stem).suffix.lower().removeprefix(".")
-    return next((form for form in fits if form.name == wanted), fits[0] if fits else None)
+    """Return the export format for a file name, by its extension."""
+    return next((form for form in writable() if form.extension == file.suffix.lower()), None)
 
 
 def no_extension(file: Path) -> str:
@@ -156,11 +150,10 @@ def read(
         draft = (form or _match(document)).read(document)
     except FormatError:
         raise
-    except RecursionError as error:
-        raise NotForUs(name, "is nested too deeply", _ANEW) from error
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+    except Exception as error:  # what no reader asks before it reads
         log.warning("%s", name, exc_info=True)
-        raise NotForUs(name, f"is damaged ({error})", _ANEW) from error
+        problem = "is nested too deeply" if isinstance(error, RecursionError) else f"is damaged ({error})"
+        raise NotForUs(name, problem, "save it anew in the program that made it") from error
     draft.notices = [*document.notices, *draft.notices]
     return draft
 

@@ -123,7 +123,7 @@ def test_a_list_of_word_has_no_empty_lines() -> None:
         (
             r"\trowd\pard\intbl a\cell\pard\intbl\itap2 x\nestcell y\nestcell{\*\nesttableprops\nestrow}"
             r"{\nonesttables\par}\pard\intbl b\cell\row\pard end\par",
-            "a | x | y\nb\n\nend",
+            "a\n\nx\n\ny\n\nb\n\nend",
         ),
     ],
 )
