@@ -45,7 +45,6 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
 
       srbwriter export orchard -o orchard.epub
       srbwriter export orchard.srbw -o orchard.json
-      srbwriter export orchard -o orchard.loom.json
       srbwriter export orchard -o - --format text | wc -w
     """
     from srbwriter import formats

@@ -13,11 +13,10 @@ from datetime import date
 from srbwriter.formats.draft import Fields
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.headings import heading_line, is_scene_break
 from srbwriter.story.model import ROOT, JsonObject, Settings, Span, State, as_list, as_object
 from srbwriter.story.node import Node
-from srbwriter.story.outline import heading_of
 from srbwriter.story.spans import fit, text_of, tidy
+from srbwriter.story.upgrade import place_headings
 
 NAME = "srbwriter"
 VERSION = 2
@@ -43,7 +42,6 @@ def read_own(document: Document) -> StoryDraft:
     nodes = [as_object(node) for node in as_list(story.get("nodes"))]
     if not nodes:
         raise FormatError(document.name, "story.nodes", "a story with at least a root node")
-    _write_chapters(nodes)
     ids = [str(node.get("id")) for node in nodes]
     first = ROOT + bool(nodes[0].get("text"))  # a root with words hangs below an empty one
     numbers = dict(zip(ids, range(first, first + len(ids)), strict=True))
@@ -60,6 +58,11 @@ def read_own(document: Document) -> StoryDraft:
             raise ValueError(f"the id {key!r} occurs twice")
         above = ROOT if place == 0 and first != ROOT else above
         draft.nodes[numbers[key]] = _read_node(fields, numbers[key], above)
+    marked = [as_object(fields.get("marks")) for fields in nodes]
+    chapters = {numbers[key]: marks for key, marks in zip(ids, marked, strict=True) if marks.get("chapter")}
+    for number in chapters:
+        draft.nodes[number].title = ""
+    place_headings(draft.nodes, {number: str(marks.get("title", "")) for number, marks in chapters.items()})
     draft.current = numbers.get(str(story.get("current_id")), 0)
     if draft.current not in draft.nodes:
         raise ValueError("the current node is not in it")
@@ -90,24 +93,6 @@ def _read_node(fields: JsonObject, number: int, parent: int | None) -> Node:
         sound = [fit(span.ids) and len(span.logprobs) in (0, len(span.ids)) for span in spans]
         node.spans = tidy(s if good else Span(s.text, s.author) for s, good in zip(spans, sound, strict=True))
     return node
-
-
-def _write_chapters(nodes: list[JsonObject]) -> None:
-    """Write the heading of each node that is marked as a chapter, unless its words begin with one."""
-    endings: dict[str, str] = {}  # the last characters of the text up to each node
-    for node in nodes:
-        marks, text = as_object(node.get("marks")), str(node.get("text", ""))
-        ending = endings.get(str(node.get("parent_id")), "")
-        if marks.get("chapter"):
-            title, bare = str(marks.pop("title", "")), text.lstrip("\n")
-            said = heading_line(bare) is not None or (not title and is_scene_break(bare.split("\n")[0]))
-            if not said and (title or ending.strip()):
-                blank = "\n\n"[len(ending) - len(ending.rstrip("\n")) :] if ending else ""
-                head = f"{blank}{heading_of(title)}\n\n"
-                if runs := as_list(node.get("runs")):
-                    runs.insert(0, {"text": head, "author": "imported"})
-                node["text"] = text = head + text
-        endings[str(node.get("id"))] = (ending + text)[-2:]
 
 
 def write_own(draft: StoryDraft) -> bytes:

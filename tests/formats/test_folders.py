@@ -79,7 +79,8 @@ def test_a_chapter_is_called_as_its_file_without_its_number(name: str, title: st
 
 def test_what_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
-        "1.txt": "One.", "2.txt": " \n", "3.docx": b"PK\x03\x04broken", "4.txt": "Four.", "map.jpg": b"\xff\xd8\xff",
+        "1.txt": "One.", "2.txt": " \n", "3.docx": b"PK\x03\x04broken", "4.txt": "Four.",
+        "map.jpg": b"\xff\xd8\xff",
     }  # fmt: skip
     folder = laid_out(tmp_path / "f", files)
     (folder / "5.txt").symlink_to("gone")
