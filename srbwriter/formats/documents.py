@@ -34,12 +34,9 @@ _KINDS = {
     "title": "title", "author": "author", "subtitle": "author",
     "horizontal line": "rule", "horizontal_20_line": "rule",
 }  # fmt: skip
-_AROUND = frozenset(
-    "text section list list-header numbered-paragraph text-box table table-row table-header-rows tbl tr "
-    "hyperlink ins moveTo smartTag fldSimple customXml bdo dir sdtContent".split()
-)
 _NO_WORDS = frozenset(
-    "tracked-changes sequence-decls variable-decls user-field-decls forms annotation-end script".split()
+    "del moveFrom Fallback tracked-changes sequence-decls variable-decls user-field-decls forms "
+    "annotation-end script".split()
 )
 _MOST_SPACES = 1000  # that one element may expand to
 
@@ -165,23 +162,19 @@ class _XmlReader(Reader):
                     yield from self.blocks(child)
                 case "list-item":
                     yield from self.blocks(child, True)
-                case "sdt" | "AlternateContent":
+                case "frame":
+                    self.frame(child)
+                    yield from self.paragraph([], Style())
+                case name if name == "table-of-content" or name.endswith("-index"):
+                    self.document.tell(CONTENTS)
+                case _ if attribute(child, "display") == "none":
+                    self.document.tell(HIDDEN)
+                case name if name not in _NO_WORDS:
                     gallery = attribute(first(child, "sdtPr", "docPartObj", "docPartGallery"), "val")
                     if "table of contents" in gallery.casefold():
                         self.document.tell(CONTENTS)
                     else:
-                        yield from self.blocks(_chosen(child))
-                case "frame":
-                    self.frame(child)
-                    yield from self.paragraph([], Style())
-                case "table-of-content" | "bibliography":
-                    self.document.tell(CONTENTS)
-                case name if name.endswith("-index"):
-                    self.document.tell(CONTENTS)
-                case name if name in _AROUND and attribute(child, "display") == "none":
-                    self.document.tell(HIDDEN)
-                case name if name in _AROUND:
-                    yield from self.blocks(child)
+                        yield from self.blocks(child)
                 case _:
                     pass
         yield from block_of("paragraph", self._drop)
@@ -201,17 +194,6 @@ class _XmlReader(Reader):
             self.box(self.blocks(box))
         if not boxes:
             self.document.tell(PICTURES)
-
-
-def _chosen(element: Element) -> Iterable[Element]:
-    """Return of alternatives that show the same the first, of a control its content; else the element."""
-    match name_of(element):
-        case "sdt":
-            return next(named(element, "sdtContent"), ())
-        case "AlternateContent":
-            return next(named(element, "Choice", "Fallback"), ())
-        case _:
-            return element
 
 
 def said(parts: Iterable[Inline]) -> str:
@@ -317,11 +299,11 @@ class _Word(_XmlReader):
             name = name_of(child)
             if name == "r":
                 yield from self._run(child, style)
-            elif name in ("sdt", "AlternateContent") or name in _AROUND:
-                yield from self._words(_chosen(child), style)
-            elif name in ("oMath", "oMathPara"):
+            elif name == "oMath":
                 self.document.tell("formulas became plain characters")
                 yield Inline("".join(text.text or "" for text in named(child.iter(), "t")))
+            elif name not in _NO_WORDS:
+                yield from self._words(child, style)
 
     def _run(self, run: Element, style: Style) -> Iterator[Inline]:
         own = first(run, "rPr")
@@ -365,8 +347,8 @@ class _Word(_XmlReader):
             case "ruby":
                 base = named(element, "rubyBase")
                 yield "".join(t.text or "" for each in base for t in named(each.iter(), "t"))
-            case "AlternateContent":
-                for child in _chosen(element):
+            case "AlternateContent" | "Choice":
+                for child in element:
                     yield from self._characters(child)
             case name:
                 yield _CHARACTERS.get(name, "")

@@ -151,7 +151,7 @@ def read(
     except FormatError:
         raise
     except Exception as error:  # what no reader asks before it reads
-        log.warning("%s", name, exc_info=True)
+        log.info("%s", name, exc_info=True)
         problem = "is nested too deeply" if isinstance(error, RecursionError) else f"is damaged ({error})"
         raise NotForUs(name, problem, "save it anew in the program that made it") from error
     draft.notices = [*document.notices, *draft.notices]
