@@ -120,7 +120,7 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
         )  # fmt: skip
         if file == _STREAM:
             data = sys.stdin.buffer.read()
-            work = replace(work, file=Path("standard input"), data=data, untitled="Imported story")
+            work = replace(work, file=Path("standard input"), data=data)
         try:
             landed = work.run()
         except (StoryError, formats.FormatError) as error:  # the other files are imported

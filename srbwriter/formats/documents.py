@@ -201,12 +201,10 @@ def said(parts: Iterable[Inline]) -> str:
     return "".join(part.text for part in parts).strip()
 
 
-def _read(
-    document: Document, blocks: Iterable[Block], about: str, cure: str, language: str = ""
-) -> StoryDraft:
+def _read(document: Document, blocks: Iterable[Block], about: str, language: str = "") -> StoryDraft:
     """Make a story of the blocks, with what the part called ``about`` says of the document."""
-    parts = document.xml(about, cure).iter() if about in document.names else ()
-    told = {name_of(part): words for part in reversed(list(parts)) if (words := text_in(part))}
+    parts = list(document.xml_if_any(about).iter())
+    told = {name_of(part): words for part in reversed(parts) if (words := text_in(part))}
     author = told.get("initial-creator") or told.get("creator", "")
     draft = read_blocks(blocks, told.get("title", ""), author)
     draft.language = told.get("language") or language
@@ -217,7 +215,6 @@ def _read(
 
 # -- Word ---------------------------------------------------------------------------------------------
 
-_DOCX_CURE = "open it in Word or LibreOffice and save it as .docx once more"
 _CHARACTERS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "\u2011", "softHyphen": "\u00ad"}
 _PRIVATE = range(0xE000, 0xF900)  # characters that mean something in one font alone
 
@@ -229,24 +226,18 @@ def is_docx(document: Document) -> bool:
 def read_docx(document: Document) -> StoryDraft:
     """The story in a Word document. Raises NotForUs for one that is not sound."""
     main = _related(document, "").get("officeDocument", "word/document.xml")
-    body = first(document.xml(main, _DOCX_CURE), "body")
-    if body is None:
-        raise NotForUs(document.name, "is not sound (it has no body)", _DOCX_CURE)
     reader = _Word(document, main)
-    return _read(document, reader.blocks(body), "docProps/core.xml", _DOCX_CURE, reader.language)
+    return _read(document, reader.blocks(document.xml(main)), "docProps/core.xml", reader.language)
 
 
 def _related(document: Document, part: str) -> dict[str, str]:
     """Return the names of the parts that a part points to, by kind."""
     folder, file = posixpath.split(part)
-    name = posixpath.join(folder, f"_rels/{file}.rels")
-    relations = document.xml(name, _DOCX_CURE) if name in document.names else ()
-    return {
-        each.get("Type", "").rpartition("/")[2]: posixpath.normpath(
-            posixpath.join("/", folder, each.get("Target", ""))
-        )[1:]
-        for each in relations
-    }
+    found: dict[str, str] = {}
+    for each in document.xml_if_any(posixpath.join(folder, f"_rels/{file}.rels")):
+        target = posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))
+        found[each.get("Type", "").rpartition("/")[2]] = target[1:]
+    return found
 
 
 def _value(element: Element | None) -> str:
@@ -273,14 +264,10 @@ class _Word(_XmlReader):
     def __init__(self, document: Document, main: str) -> None:
         super().__init__(document)
         related = _related(document, main)
-        self._parts = {
-            kind: document.xml(related[kind], _DOCX_CURE)
-            for kind in ("styles", "footnotes", "endnotes", "comments")
-            if related.get(kind) in document.names
-        }
-        styles = self._parts.get("styles")
-        self._default = ""
-        for style in () if styles is None else named(styles, "style"):
+        kinds = "styles", "footnotes", "endnotes", "comments"
+        self._parts = {kind: document.xml_if_any(related.get(kind, "")) for kind in kinds}
+        styles, self._default = self._parts["styles"], ""
+        for style in named(styles, "style"):
             key, name = attribute(style, "styleId"), _value(first(style, "name")).casefold()
             own = _said_by(first(style, "pPr"), first(style, "rPr"), name)
             self.styles[key] = (own, _value(first(style, "basedOn")))
@@ -310,8 +297,6 @@ class _Word(_XmlReader):
         if _toggle(own, "vanish"):
             self.document.tell(HIDDEN)
             return
-        if own is not None and (_value(first(own, "u")) not in ("none", "") or _toggle(own, "strike")):
-            self.document.tell("underlined or struck out words are plain words here")
         of_run = self.style(_value(first(own, "rStyle")))
         italic, bold = _toggle(own, "i"), _toggle(own, "b")
         # A run says it, or one of its styles does, but not both.
@@ -329,8 +314,6 @@ class _Word(_XmlReader):
                 yield "" if attribute(element, "type") in ("page", "column") else "\n"
             case "sym":
                 number = int(attribute(element, "char") or "20", 16)
-                if number in _PRIVATE:
-                    self.document.tell("symbols of a font of their own were left out")
                 yield "" if number in _PRIVATE else chr(number)
             case "footnoteReference" | "endnoteReference" as kind:
                 if (note := self._referred(kind.removesuffix("Reference") + "s", element)) is not None:
@@ -355,13 +338,11 @@ class _Word(_XmlReader):
 
     def _referred(self, kind: str, element: Element) -> Element | None:
         number = attribute(element, "id")
-        notes = self._parts.get(kind, ())
+        notes = self._parts[kind]
         return next((n for n in notes if attribute(n, "id") == number and not attribute(n, "type")), None)
 
 
 # -- OpenDocument -------------------------------------------------------------------------------------
-
-_ODT_CURE = "open it in LibreOffice and save it once more, or as .docx"
 
 
 def is_odt(document: Document) -> bool:
@@ -372,17 +353,13 @@ def is_odt(document: Document) -> bool:
 
 def read_odt(document: Document) -> StoryDraft:
     """The story in an OpenDocument text. Raises NotForUs for one that is encrypted, or not sound."""
-    manifest = "META-INF/manifest.xml"
-    parts = document.xml(manifest, _ODT_CURE).iter() if manifest in document.names else ()
-    if next(named(parts, "encryption-data"), None) is not None:
+    manifest = document.xml_if_any("META-INF/manifest.xml")
+    if next(named(manifest.iter(), "encryption-data"), None) is not None:
         raise NotForUs(document.name, "has a password", "save it without one")
-    content = document.xml("content.xml", _ODT_CURE)
-    reader = _Odt(document)
-    if "styles.xml" in document.names:
-        reader.add_styles(document.xml("styles.xml", _ODT_CURE))
-    reader.add_styles(content)
-    body = next(named(content, "body"), ())
-    return _read(document, reader.blocks(named(body, "text")), "meta.xml", _ODT_CURE)
+    content, reader = document.xml("content.xml"), _Odt(document)
+    for root in (document.xml_if_any("styles.xml"), content):
+        reader.add_styles(root)
+    return _read(document, reader.blocks(named(content, "body")), "meta.xml")
 
 
 class _Odt(_XmlReader):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
@@ -26,7 +25,7 @@ from srbwriter.story.model import JsonObject, StoryError, as_list, as_object
 MOST_FILES = 20_000
 """Most files of one story; a folder with more is refused as a mistake."""
 
-_SYSTEM = frozenset(("__macosx", "thumbs.db", "desktop.ini"))
+_DIGITS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(?:0\d*|\d+(?=\s*[-._)]))[\s\-._)]+(?=\S)")
 _BLANK_LINE = "\n\n"
 _CURE = "name a folder with .md, .txt, .docx, .odt, .rtf or .html files"
@@ -34,56 +33,42 @@ _CURE = "name a folder with .md, .txt, .docx, .odt, .rtf or .html files"
 ReadFile = Callable[[str], StoryDraft]
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """Files that become one story. Each is read on request, which may raise OSError.
+class Folder(NamedTuple):
+    """Files that become one story. ``name`` is for messages; ``files`` are paths by what they are called.
 
-    ``name`` is for messages. ``files`` are paths with ``/`` between parts, as people number them; hidden ones
-    are not among them. ``hidden`` are the names of hidden folders at the top.
+    Those of a folder are called by their place in it, with ``/``, in the order in which people number them.
     """
 
     name: str
     title: str
-    files: tuple[str, ...]
-    read_bytes: Callable[[str], bytes]
-    hidden: frozenset[str] = frozenset()
-
-
-def open_folder(folder: Path) -> Folder:
-    """Return the files in ``folder`` and below it. Raises StoryError for too many, and OSError."""
-    files = tuple(_files_in(folder))
-    hidden = frozenset(path.name for path in folder.iterdir() if _is_hidden(path.name) and path.is_dir())
-    absolute = folder.absolute()
-    title = absolute.stem if absolute.suffix.lower() == ".scriv" else absolute.name
-    return Folder(str(folder), title, files, lambda path: (folder / path).read_bytes(), hidden)
+    files: dict[str, Path]
+    is_vault: bool = False
 
 
 def open_files(paths: Sequence[Path]) -> Folder:
-    """Return files in the order given, and those in folders among them. Raises StoryError for too many."""
-    files: list[str] = []
-    for path in paths:
-        files += (str(path / file) for file in _files_in(path)) if path.is_dir() else [str(path)]
-    return Folder("these files", "", tuple(files), lambda path: Path(path).read_bytes())
+    """Return a folder, or several files and folders in their order. Raises StoryError for too many files."""
+    top = paths[0]
+    if len(paths) == 1 and top.is_dir():
+        title = top.absolute().name.removesuffix(".scriv")
+        return Folder(
+            str(top), title, {name: top / name for name in _names_in(top)}, (top / ".obsidian").is_dir()
+        )
+    found = [path / name for path in paths for name in (_names_in(path) if path.is_dir() else [""])]
+    return Folder("these files", "", {str(path): path for path in found})
 
 
-def _files_in(top: Path) -> list[str]:
-    """Return the paths below ``top`` as people number them: ``2`` before ``10``, without regard to case."""
+def _names_in(top: Path) -> list[str]:
     found: list[str] = []
     for folder, folders, names in os.walk(top):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         found += [(Path(folder).relative_to(top) / name).as_posix() for name in names if not _is_hidden(name)]
         if len(found) > MOST_FILES:
             raise StoryError(f"{top}: has more than {MOST_FILES} files — name a folder with one story in it")
-
-    def key(path: str) -> list[list[tuple[bool, int, str]]]:
-        parts = (re.findall(r"\d+|\D+", part) for part in path.casefold().split("/"))
-        return [[(not p.isdecimal(), int(p) if p.isdecimal() else 0, p) for p in part] for part in parts]
-
-    return sorted(found, key=key)
+    return sorted(found, key=lambda name: _DIGITS.sub(lambda n: n[0].zfill(20), name.casefold()).split("/"))
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "~$")) or name.casefold() in _SYSTEM
+    return name.startswith((".", "~$")) or name.casefold() == "desktop.ini"
 
 
 def title_of(path: str) -> str:
@@ -122,7 +107,7 @@ def _bind(
     for path, title, level, asides, beside in parts:
         part = StoryDraft()
         try:
-            if path and not folder.read_bytes(path).strip():
+            if path and not folder.files[path].read_bytes().strip():
                 whole.notices.append(f"{path} is empty, and was left out")
                 continue
             part = read_file(path) if path else part
@@ -184,7 +169,7 @@ _LINK = re.compile(
 
 
 def is_vault(folder: Folder) -> bool:
-    return ".obsidian" in folder.hidden or _longform(folder) is not None
+    return folder.is_vault or _longform(folder) is not None
 
 
 def read_vault(folder: Folder, read_file: ReadFile) -> StoryDraft:
@@ -217,7 +202,7 @@ def _shown(link: re.Match[str]) -> str:
 def _longform(folder: Folder) -> tuple[str, JsonObject] | None:
     """Return the first index note of a Longform project of scenes, and what it says of the project."""
     for path in folder.files:
-        data = folder.read_bytes(path) if path.lower().endswith(_NOTE) else b""
+        data = folder.files[path].read_bytes() if path.lower().endswith(_NOTE) else b""
         if data.startswith(b"---") and b"longform:" in data:
             front, _ = split_front_matter(unix_lines(data.decode("utf-8", "replace")))
             said = as_object(front.get("longform"))
@@ -266,7 +251,7 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
     if binder is None:
         raise NotForUs(folder.name, "has no .scrivx file", "name the folder NAME.scriv of a project")
     name = f"{folder.name}/{binder}"
-    root = parse_xml(folder.read_bytes(binder), name, _MEND)
+    root = parse_xml(folder.files[binder].read_bytes(), name, _MEND)
     top = next((item for item in root.iter() if item.get("Type") == "DraftFolder"), None)
     if top is None:
         raise NotForUs(name, "has no Draft folder", _MEND)
@@ -277,7 +262,7 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
         for stem in (f"files/data/{item.get('UUID')}/{kind}", f"files/docs/{item.get('ID')}{suffix}"):
             for end in ("rtf", "txt", "md", "fountain", "html"):
                 path = files.get(f"{stem}.{end}".casefold(), "")
-                if path and folder.read_bytes(path).strip():
+                if path and folder.files[path].read_bytes().strip():
                     return path
         return ""
 

@@ -70,8 +70,6 @@ def read_loom(document: Document) -> StoryDraft:
 
 # -- mikupad ------------------------------------------------------------------------------------------
 
-_CHARACTERS_PER_TOKEN = 3.3  # mikupad's own estimate, by which it turns search ranges into characters
-
 
 def is_mikupad(document: Document) -> bool:
     """Every value of a session is JSON inside a text."""
@@ -99,17 +97,9 @@ def read_mikupad(document: Document) -> StoryDraft:
             setattr(settings, name, whole.replace("\\n", "\n"))  # line breaks are typed as \\n there
     settings.author_note_depth = session.integer("authorNoteDepth")
     for place, entry in session.inner("worldInfo").members("entries"):
-        depth = str(entry.raw("search") or "")[:6]
         keys = [key.replace("/", r"\/") for key in entry.texts("keys") if key]
-        settings.lore.append(
-            LoreEntry(
-                id=f"mikupad-{place}",
-                name=entry.text("displayName"),
-                text=entry.text("text"),
-                keys=[f"/{key}/i" for key in keys],  # all keys are regular expressions there
-                scan_depth=round(int(depth) * _CHARACTERS_PER_TOKEN) if depth.isdecimal() else None,
-            )
-        )
+        keys = [f"/{key}/i" for key in keys]  # all are regular expressions there
+        settings.lore.append(LoreEntry(place, entry.text("displayName"), entry.text("text"), keys))
     grower.root.settings = settings
     return grower.draft(end, session.text("name"))
 
@@ -128,10 +118,7 @@ def read_kobold(document: Document) -> StoryDraft:
     """A save of Kobold Lite with its branches, as prose: no marks of turns, and no pictures."""
     whole, grower = Fields(document.object), Grower()
     saved = whole.inner("savedsettings")
-    names = {
-        key: saved.text(name).split("||$||")[0]
-        for key, name in (("user", "chatname"), ("char", "chatopponent"))
-    }
+    names = {"user": saved.text("chatname"), "char": saved.text("chatopponent").split("||$||")[0]}
 
     def shown(text: str) -> str:
         named = re.sub(

@@ -226,9 +226,7 @@ def _one_line(text: str) -> str:
 # -- EPUB ---------------------------------------------------------------------------------------------
 
 _CONTAINER = "META-INF/container.xml"
-_PROTECTION = "META-INF/encryption.xml"
 _FONTS_ALONE = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")  # hide no words
-_CURE = "open it in Calibre and convert it to .docx, or export its text from where it was made"
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 _OWN_UUID = re.compile(r"(?:urn:uuid:)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
@@ -242,14 +240,14 @@ def is_epub(document: Document) -> bool:
 
 def read_epub(document: Document) -> StoryDraft:
     """The story in a book. Raises NotForUs for one that is protected, or not sound."""
-    if _PROTECTION in document.names:
-        methods = named(document.xml(_PROTECTION, _CURE).iter(), "EncryptionMethod")
-        if any(method.get("Algorithm") not in _FONTS_ALONE for method in methods):
-            cure = "import the manuscript that it was made from, or a copy without protection"
-            raise NotForUs(document.name, "is protected against copying (DRM)", cure)
-    container = named(document.xml(_CONTAINER, _CURE).iter(), "rootfile")
+    methods = named(document.xml_if_any("META-INF/encryption.xml").iter(), "EncryptionMethod")
+    if any(method.get("Algorithm") not in _FONTS_ALONE for method in methods):
+        cure = "import the manuscript that it was made from, or a copy without protection"
+        raise NotForUs(document.name, "is protected against copying (DRM)", cure)
+    document.cure = "open it in Calibre and convert it to .docx, or export its text from where it was made"
+    container = named(document.xml(_CONTAINER).iter(), "rootfile")
     place = unquote(next((file.get("full-path", "") for file in container), ""))
-    package = document.xml(place, _CURE)
+    package = document.xml(place)
 
     def told(name: str) -> list[str]:
         return [words for each in named(package.iter(), name) if (words := text_in(each))]
@@ -279,7 +277,7 @@ def read_epub(document: Document) -> StoryDraft:
         rules: list[_Rule] = []
         for sheet in [_path(path, href) for href in _SHEET.findall(text)]:
             if sheet not in sheets and sheet in document.names:
-                sheets[sheet] = style_rules(document.part(sheet, _CURE).decode("utf-8", "replace"))
+                sheets[sheet] = style_rules(document.part(sheet).decode("utf-8", "replace"))
             rules += sheets.get(sheet, [])
         page = _Page(
             document, rules, marks.get(path), labels, path in plain or bool(_TITLE_PAGE.search(text))
@@ -314,7 +312,7 @@ def _page(document: Document, path: str, item: Element) -> str:
     elif path not in document.names:
         document.tell(f"{path} was left out; the book names it and does not hold it")
     else:
-        data = document.part(path, _CURE)
+        data = document.part(path)
         found = _ENCODING.match(data)
         encoding = found[1].decode().lower() if found else ""
         return decode(data, f"{document.name}, {path}", "" if encoding.startswith("utf") else encoding)
@@ -323,7 +321,7 @@ def _page(document: Document, path: str, item: Element) -> str:
 
 def _add_chapters(marks: dict[str, dict[str, str]], document: Document, path: str, book: str) -> None:
     """Add the titles in a table of contents (``nav`` or ``ncx``) by page and by place in it."""
-    for entry in named(document.xml(path, _CURE).iter(), "a", "navPoint"):
+    for entry in named(document.xml(path).iter(), "a", "navPoint"):
         target = entry.get("href") or attribute(first(entry, "content"), "src")
         label = first(entry, "navLabel")
         title = text_in(entry if label is None else label)

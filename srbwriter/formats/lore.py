@@ -20,7 +20,6 @@ _AT_DEPTH = 4  # SillyTavern's position for "at depth", and its depth for an ent
 _MEMORY = ("description", "personality", "scenario")
 _SLASH = re.compile(r"(?<!\\)/")
 _MACRO = re.compile(r"\{\{char\}\}|<bot>|<char>", re.IGNORECASE)
-_CURE = "export the card again as PNG or JSON"
 
 
 def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
@@ -111,7 +110,7 @@ def read_card(document: Document) -> StoryDraft:
     if document.kind == "png":
         whole = _from_png(document)
     elif document.kind == "zip":
-        text = document.part("card.json", _CURE).decode("utf-8", "replace")
+        text = document.part("card.json").decode("utf-8", "replace")
         whole = Fields(parse_json(text, document.name, "card.json"))
     else:
         whole = Fields(document.object)

@@ -19,11 +19,6 @@ from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import Author, LoreEntry, as_list, as_object
 from srbwriter.story.words import well_formed
 
-_ENCODED = (
-    "The text of this NovelAI story is in an encoded block that cannot be read here ({}); everything else was"
-    " imported. Export the story as plain text in NovelAI and import that for the text."
-)
-
 
 def is_story(document: Document) -> bool:
     return "storyContainerVersion" in document.object
@@ -32,19 +27,12 @@ def is_story(document: Document) -> bool:
 def read_story(document: Document) -> StoryDraft:
     whole = Fields(document.object)
     content, about = whole.inner("content"), whole.inner("metadata")
-    packed, text = content.raw("document"), ""
+    packed, story = content.raw("document"), content.inner("story")
     if packed is None and content.raw("story") is None:
         raise FormatError(document.name, "content", "a story, or a document")
-    problem = "it is empty"
-    if packed is not None:
-        try:
-            text = _document_text(packed, document)
-        except Exception as error:  # msgpack's own errors have no class in common
-            problem = str(error) or type(error).__name__
-    story = content.inner("story")  # of older versions, as a whole or in fragments
+    text = _document_text(packed) if packed else ""
+    # Of older versions, as a whole or in fragments:
     text = text or story.text("text") or "".join(each.text("data") for each in story.objects("fragments"))
-    if packed is not None and not text:
-        document.tell(_ENCODED.format(problem))
     draft = _draft(text, "imported", about, content)
     draft.created, draft.modified = read_time(about.raw("createdAt")), read_time(about.raw("lastUpdatedAt"))
     return draft
@@ -61,8 +49,7 @@ def read_scenario(document: Document) -> StoryDraft:
     draft = _draft(prompt, "writer", whole, whole)
     draft.byline = whole.text("author")
     if "${" in prompt:
-        words = "This scenario has places to fill in, such as ${name}; they stand in the text as they are"
-        document.tell(words)
+        document.tell("places to fill in, such as ${name}, stand in the text as they are")
     return draft
 
 
@@ -101,8 +88,7 @@ def _add_lorebook(draft: StoryDraft, lorebook: Fields) -> None:
     entries: list[LoreEntry] = []
     for place, entry in lorebook.members("entries"):
         config = entry.inner("contextConfig")
-        budget = config.raw("tokenBudget")
-        whole = type(budget) in (int, float) and 1 < budget < 2**31  # else a share of the context
+        budget = config.integer("tokenBudget")  # else it is a share of the context
         entries.append(
             LoreEntry(
                 id=entry.ident("id") or f"novelai-{place}",
@@ -113,7 +99,7 @@ def _add_lorebook(draft: StoryDraft, lorebook: Fields) -> None:
                 constant=entry.flag("forceActivation"),
                 depth=_depth(config),
                 scan_depth=entry.integer("searchRange"),
-                token_budget=int(budget) if whole else None,
+                token_budget=budget if budget and budget > 1 else None,
                 order=config.integer("budgetPriority") or 0,
             )
         )
@@ -129,14 +115,12 @@ def _depth(config: Fields) -> int | None:
 # -- text ---------------------------------------------------------------------------------------------
 
 
-def _document_text(packed: Any, document: Document) -> str:
+def _document_text(packed: Any) -> str:
     """Return the text of a document's paragraphs, which are sections."""
     value = _Unpacker(base64.b64decode("".join(packed.split()), validate=True)).value()
     sections = {key: as_object(section).get("text") for key, section in value["sections"].items()}
     order = [key for key in as_list(value["order"]) if key in sections]
     texts = [sections[key] for key in dict.fromkeys([*order, *sections])]
-    if no_text := sum(not isinstance(text, str) for text in texts):
-        document.tell(f"{no_text} of its parts are no text and were left out")
     return "\n".join(well_formed(text) for text in texts if isinstance(text, str))
 
 

@@ -65,7 +65,8 @@ class NotForUs(FormatError):
 class Document:
     """An opened file. ``value`` is the parsed JSON, for ``jsonl`` the objects in its lines.
 
-    ``names`` are the parts of an archive and ``mimetype`` what it says of itself.
+    ``names`` are the parts of an archive and ``mimetype`` what it says of itself; ``cure`` is what to do
+    where it is not sound.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Document:
     value: Any = None
     names: frozenset[str] = frozenset()
     mimetype: str = ""
+    cure: str = "open it in the program that made it and save it once more"
     notices: list[str] = field(default_factory=list[str])
     _left: int = field(default_factory=lambda: MOST_UNPACKED)
 
@@ -88,23 +90,27 @@ class Document:
         if words not in self.notices:
             self.notices.append(words)
 
-    def part(self, name: str, cure: str) -> bytes:
+    def part(self, name: str) -> bytes:
         """Return a part of the archive. Raises NotForUs for one that is missing, damaged or too large."""
         if name not in self.names:
-            raise NotForUs(self.name, f"is not sound ({name} is missing)", cure)
+            raise NotForUs(self.name, f"is not sound ({name} is missing)", self.cure)
         try:
             with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
                 self._left -= archive.getinfo(name).file_size
                 if self._left >= 0:
                     return archive.read(name)  # never more than the size that it gives
         except Exception as error:  # what zipfile raises has no class in common
-            raise NotForUs(self.name, f"is not sound ({name}: {error})", cure) from error
+            raise NotForUs(self.name, f"is not sound ({name}: {error})", self.cure) from error
         problem = f"unpacks to more than {MOST_UNPACKED >> 20} MiB"
         raise NotForUs(self.name, problem, "export its text alone, as .txt")
 
-    def xml(self, name: str, cure: str) -> Element:
+    def xml(self, name: str) -> Element:
         """Return the root of a part in XML. Raises NotForUs."""
-        return parse_xml(self.part(name, cure), f"{self.name}, {name}", cure)
+        return parse_xml(self.part(name), f"{self.name}, {name}", self.cure)
+
+    def xml_if_any(self, name: str) -> Element:
+        """The same, or an empty element where there is no such part."""
+        return self.xml(name) if name in self.names else Element("none")
 
 
 def parse_xml(data: bytes, name: str, cure: str) -> Element:

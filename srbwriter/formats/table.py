@@ -181,16 +181,13 @@ def read_folder(
         nonlocal done
         done += 1
         progress(min(1, done / len(opened.files)))
-        name = f"{opened.name}/{path}" if opened.name else path
-        file_format = "" if of_folder else format_name
-        return read(opened.read_bytes(path), name, encoding=encoding, format_name=file_format)
+        file, form = opened.files[path], "" if of_folder else format_name
+        return read(file.read_bytes(), str(file), encoding=encoding, format_name=form)
 
     known = FOLDERS if as_one else FOLDERS[:-1]
     form = of_folder or next((form for form in known if form.matches(opened)), None)
     if form is None:
-        cure = "name a file in it"
-        if not as_one:
-            cure += "; `srbwriter import --as-one` makes one story of all of them"
+        cure = "name a file in it; `srbwriter import --as-one` makes one story of all of them"
         raise NotForUs(opened.name, "is a folder", cure)
     return form.read(opened, read_file)
 

@@ -117,7 +117,7 @@ class Import:
     """Import ``file`` as a new story in ``folder``, or as the story file ``target`` if that is given.
 
     ``data`` is read instead of the file, whose name is then only for messages. ``title`` replaces the file's
-    own title; ``untitled`` is for a file without one, and by default its name. ``encoding`` is for a text
+    own title, which is by default its name. ``encoding`` is for a text
     that is not in UTF, ``form`` the format to read the file as, instead of the detected one. With ``as_one``
     a folder, or the file with ``more`` files, becomes one story; without it only the project folder of a
     writing program does.
@@ -128,7 +128,6 @@ class Import:
     target: Path | None = None
     title: str = ""
     data: bytes | None = None
-    untitled: str = ""
     encoding: str = ""
     form: str = ""
     as_one: bool = False
@@ -142,7 +141,8 @@ class Import:
         """Import. Raises StoryError or FormatError; then nothing is left."""
         draft = self._draft(within(progress, 0, _PARSED))
         progress(_PARSED)
-        titles = (self.title, draft.title, self.untitled, self.file.stem)
+        usual = self.file.stem if self.data is None else "Imported story"
+        titles = (self.title, draft.title, usual)
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
         try:
             with making(self.target or library.free_path(self.folder, title)):
@@ -162,13 +162,10 @@ class Import:
     def _draft(self, progress: OnProgress) -> StoryDraft:
         chosen = {"encoding": self.encoding, "format_name": self.form}
         try:
-            if self.more:
+            if self.more or (self.data is None and self.file.is_dir()):
                 opened = folders.open_files((self.file, *self.more))
-            elif self.data is None and self.file.is_dir():
-                opened = folders.open_folder(self.file)
-            else:
-                return formats.read(self._read(), str(self.file), progress, **chosen)
-            return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
+                return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
+            return formats.read(self._read(), str(self.file), progress, **chosen)
         except OSError as error:
             raise TransferError(f"{error.filename or self.file}: {in_brief(error)}") from error
 

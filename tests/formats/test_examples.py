@@ -79,7 +79,6 @@ EXAMPLES = {
             "title": "My story", MEMORY: "<<A harbour.>>", NOTE: "[\ngrim]",
             "root.settings.author_note_depth": 3,
             f"{LORE}.0.name": "Harbour", f"{LORE}.0.keys": ["/harbou?r/i", r"/a\/b/i"],
-            f"{LORE}.0.scan_depth": 1650,
         },
         {
             "The sea": {"author": "writer"}, " was grey": {"author": "model"},

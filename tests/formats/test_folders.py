@@ -29,7 +29,7 @@ def laid_out(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def read(folder: Path, *, as_one: bool = False, format_name: str = "") -> StoryDraft:
-    return formats.read_folder(folders.open_folder(folder), as_one=as_one, format_name=format_name)
+    return formats.read_folder(folders.open_files([folder]), as_one=as_one, format_name=format_name)
 
 
 def chapters(draft: StoryDraft) -> list[str]:
