@@ -7,7 +7,7 @@ Knows the model and its tokens; knows no branches.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
@@ -29,7 +29,6 @@ _NAMES: Sequence[str] = ("none", "mean", "cls", "last", "rank")  # enum llama_po
 _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
 _MOST_ROWS = 512
-_WHOLE = 2048  # tokens of a text that has to be computed in one piece
 
 
 class Embedding(NamedTuple):
@@ -42,20 +41,16 @@ class Embedding(NamedTuple):
 class Embedder:
     """Computes the embeddings of one engine, each request on a thread of its own, one after the other.
 
-    Any thread may call the methods. ``busy`` says whether the engine writes meanwhile, with the cores.
+    Any thread may call the methods. ``busy`` says whether the engine writes meanwhile, with the cores. A text
+    has ``longest`` tokens at most. ``pooling`` is the model's own; the mean where its file names none.
     """
 
     def __init__(self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool]) -> None:
-        self._model, self._options, self._busy = model, options, busy
+        self._model, self._options, self._busy, self.longest = model, options, busy, window
         self._threads = options.threads_batch or options.threads or count_cores()
-        key = model.architecture
-        self._causal = model.metadata.get(f"{key}.attention.causal", "true") != "false"
-        self.longest = window if self._causal else min(window, _WHOLE)
-        """Tokens that one text may have."""
-        kind = model.metadata.get(f"{key}.pooling_type", "0")
+        kind = model.metadata.get(f"{model.architecture}.pooling_type", "0")
         own = options.pooling or (_NAMES[int(kind)] if kind.isdecimal() and int(kind) < len(_NAMES) else "")
         self.pooling: Pooling = cast("Pooling", own if own in get_args(Pooling) else "mean")
-        """The model's own pooling; the mean where its file names none."""
         self._turn = threading.Lock()  # of the context
         self._context: EmbeddingContext | None = None
         self._closed = False
@@ -89,16 +84,13 @@ class Embedder:
         """Cancel the running work and free the context. May be called twice."""
         self._closed = True
         if self._turn.acquire(timeout=timeout):
-            self._free()
+            if self._context is not None:
+                self._context.close()
+            self._context = None
             self._turn.release()
 
-    def _free(self) -> None:
-        context, self._context = self._context, None
-        if context is not None:
-            context.close()
-
     def _read(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
-        if not _is_list(texts) or not all(isinstance(text, str) or _is_list(text) for text in texts):
+        if isinstance(texts, str) or not all(isinstance(text, Sequence) for text in texts):
             raise InvalidRequest("input", "expected a list of texts, or of lists of token ids")
         if not 0 < len(texts) <= limits.TEXTS:
             raise InvalidRequest("input", f"{len(texts)} texts, 1 to {limits.TEXTS} are possible")
@@ -122,32 +114,21 @@ class Embedder:
     def _embed(
         self, ids: list[int], way: Pooling, normalize: int, done: Future[list[Embedding]]
     ) -> Embedding:  # fmt: skip
+        if self._context is None or self._context.cells < len(ids):
+            if self._context is not None:
+                self._context.close()
+            model, cells = self._model, max(_LEAST_CELLS, 1 << (len(ids) - 1).bit_length())
+            rows = max(8, min(_MOST_ROWS, _OUTPUT_BYTES // (4 * model.n_vocab)))
+            self._context = EmbeddingContext(model.pointer, cells, rows, self._options, str(model.path))
+            set_adapters(self._context.pointer, model.adapters)
         threads = 1 if self._busy() else self._threads
-        rows = self._context_for(len(ids)).evaluate(
-            ids, threads, lambda: not self._closed and not done.cancelled()
-        )
+        rows = self._context.evaluate(ids, threads, lambda: not self._closed and not done.cancelled())
         if rows is None:
             raise EngineClosed("the engine was closed")
         if not np.isfinite(rows).all():
             raise NotANumber()
         pooled = {"mean": rows.mean(axis=0, dtype=np.float64), "cls": rows[0], "last": rows[-1]}[way]
         return Embedding(normalized(pooled.astype(np.float32), normalize), len(ids))
-
-    def _context_for(self, tokens: int) -> EmbeddingContext:
-        """Return the context, which is large enough for a text of so many tokens."""
-        if self._context is None or self._context.cells < tokens:
-            self._free()
-            model, cells = self._model, max(_LEAST_CELLS, 1 << (tokens - 1).bit_length())
-            rows = cells  # of one decode: a whole text, where each token sees those after it
-            if self._causal:
-                rows = max(8, min(_MOST_ROWS, _OUTPUT_BYTES // (4 * model.n_vocab)))
-            self._context = EmbeddingContext(model.pointer, cells, rows, self._options, str(model.path))
-            set_adapters(self._context.pointer, model.adapters)
-        return self._context
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping | Set)
 
 
 def normalized(vector: Vector, how: int) -> Vector:

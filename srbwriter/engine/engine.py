@@ -25,28 +25,33 @@ from typing import Any
 from srbwriter.paths import expanded
 
 from .active import ActiveRequest
-from .adapters import key_of, load_adapters
 from .cache import Cache
 from .capabilities import Capabilities, Feature
 from .checks import Checks
 from .commands import Call, make_request, prepare
-from .devices import gpus
 from .disk import StoryFiles, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling
 from .ending import close_at_exit
 from .generation import Command, Generation
 from .infill import NO_MARKS
-from .kv_cache import check_cache
 from .model import Model
+from .native.adapters import load_adapter
 from .native.context import Context, flash_attention
-from .native.devices import read_devices
 from .native.spin import on_own_thread
-from .native.weights import Progress, refuse_unsafe_tensors
+from .native.weights import Progress
 from .prompt import assemble
 from .sampling import check_rules
 from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import all_memory, check_options, host_budget, open_context, threads_of, uses_gpu, where_it_runs
+from .sizing import (
+    check_cache_types,
+    check_options,
+    host_budget,
+    open_context,
+    threads_of,
+    uses_gpu,
+    where_it_runs,
+)
 from .tree import PRIVATE
 from .types import (
     EngineClosed,
@@ -171,13 +176,12 @@ class Engine:
 
     @classmethod
     def _load(cls, file: Path, options: EngineOptions, on_progress: Progress) -> Engine:
-        refuse_unsafe_tensors(file)
-        devices = gpus(read_devices() if uses_gpu(options) else ())
-        of_gpus = sum(device.total for device in devices if not device.shared)
-        check_cache(file, options, all_memory() + of_gpus)
+        check_cache_types(file, options)
         model = Model(file, options, on_progress)
         try:
-            load_adapters(model, options)
+            model.adapters = [
+                (load_adapter(model.pointer, expanded(name)), scale) for name, scale in options.lora
+            ]
             context, window = open_context(model, options)
         except EngineError:
             model.close()
@@ -462,7 +466,8 @@ class Engine:
     def _session_key(self) -> str:
         """Names the states that this engine makes."""
         options = self.options
-        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
+        adapters = (f"{state_key(expanded(name))} {scale}" for name, scale in options.lora)
+        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *adapters)
         return state_key(self.model.path, *kind)
 
     def _check_open(self) -> None:

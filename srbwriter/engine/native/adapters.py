@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..model_files import check_file
 from ..types import ModelError, NativeError
 from .library import library
 
 
 def load_adapter(model: int, path: Path) -> int:
-    """Load an adapter for ``model``, which frees it in its own time. Raises ModelError.
-
-    llama.cpp ends the process over values of the wrong type, so only files that were looked at may come here.
-    """
+    """Load an adapter for ``model``, which frees it in its own time. Raises ModelError."""
+    check_file(path)
     pointer = library().llama_adapter_lora_init(model, os.fsencode(path))
     if not pointer:
         raise ModelError(
