@@ -28,9 +28,7 @@ WITHOUT_CACHE: Mapping[Feature, str] = {
 
 
 def _lacking(feature: Feature) -> Callable[..., Any]:
-    """Return a method that raises NotSupported."""
-
-    def refuse(self: object, *args: object, **options: object) -> NoReturn:
+    def refuse(*_: object, **__: object) -> NoReturn:
         raise NotSupported(WITHOUT_CACHE[feature])
 
     return refuse

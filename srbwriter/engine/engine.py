@@ -1,8 +1,7 @@
 """The library face: load a model, submit requests, read what they become.
 
 One thread owns the native context (or the caller, with ``thread=False``); every public method
-here may be called from any thread. The thread refers to the engine weakly: one that nobody holds any more,
-nor any request of it, is closed.
+here may be called from any thread.
 """
 
 from __future__ import annotations
@@ -205,10 +204,6 @@ class Engine:
             log.error("the engine is still in a step, and is freed when that ends")
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
-
-    def __del__(self) -> None:
-        if "_stepper" in self.__dict__:  # else it was never whole
-            self.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -516,36 +511,25 @@ class Engine:
         if sys.getswitchinterval() > SWITCH_INTERVAL:
             sys.setswitchinterval(SWITCH_INTERVAL)
         self._scheduler.overlaps = uses_gpu(self.options)
-        self._thread = threading.Thread(
-            target=self._run, args=(weakref.ref(self), self._wake, self.options.nice),
-            name="srbwriter-engine", daemon=True,
-        )  # fmt: skip
+        self._thread = threading.Thread(target=self._run, name="srbwriter-engine", daemon=True)
         self._thread.start()
         close_at_exit(self)
 
-    @staticmethod
-    def _run(engine: weakref.ref[Engine], wake: threading.Event, nice: int) -> None:
-        """Step an engine until it is closed, or nobody holds it any more, nor any request of it."""
+    def _run(self) -> None:
+        """Step until the engine is closed."""
+        nice = self.options.nice
         if nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
             thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + nice)
-        while (held := engine()) is not None and held.alive:
-            rest = held._step_until_rest()
-            del held
-            wake.wait(rest)
-
-    def _step_until_rest(self) -> float | None:
-        """Step while there is anything to do; return the seconds until there is, None for no end."""
         try:
-            while not self._closing:
+            while self.alive:
                 self._wake.clear()
                 if not self._step():
-                    return self._scheduler.seconds_to_work(time.monotonic())
+                    self._wake.wait(self._scheduler.seconds_to_work(time.monotonic()))
         except BaseException as error:  # nothing that foreign code raises; but nobody is to wait for ever
             log.critical("the engine thread ends", exc_info=error)
             self._dead = error
             self._abandon()
-        return None
 
     def _step(self) -> bool:
         """One step. A failure ends the running requests, not the engine, unless it keeps failing."""
@@ -600,12 +584,8 @@ class Engine:
                 self._cache.write_story(at_end=True)
             except EngineError as error:
                 log.warning("the story's state is not written: %s", error)
-        for generation in list(self._generations):
-            generation.engine_state.close()
         if files is not None:
             files.close()
         self._scheduler.loop.pool.close()
-        if "_sequences" in self.__dict__:
-            self._sequences.close()
         self._context.close()
         self.model.close()

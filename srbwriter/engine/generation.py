@@ -52,7 +52,6 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
 
@@ -189,13 +188,6 @@ class Branch:
         if sum(x is not None for x in (tokens, chars, sentences)) != 1:
             raise InvalidRequest("rewind", "give exactly one of tokens, chars and sentences")
         self._post("rewind", tokens, chars, sentences, seed)
-
-    def append(self, text: str, go_on: bool = False) -> None:
-        """Add ``text`` to the branch as if the model had written it; a writing branch continues from there.
-
-        A branch that has ended stays so, unless ``go_on`` is true: then it writes as much as after `extend`.
-        """
-        self._post("append", text, go_on)
 
     def change(self, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
         """Sample the next tokens differently, or end by other rules; an unset seed keeps the branch's own.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, cast
 
 from .limits import check_prompt
@@ -90,33 +89,6 @@ def read_prompt(
         ids += run.ids
         typed = ""
     return ids, last
-
-
-class Typed(NamedTuple):
-    """Typed text as tokens, how many characters of it there are after each, and what healing takes off."""
-
-    ids: Sequence[int]
-    ends: Sequence[int]
-    unfinished: Unfinished = Unfinished()
-
-
-_CONTINUATION = bytes(range(0x80, 0xC0))
-"""Bytes that begin no character of UTF-8."""
-
-
-def typed(model: Model, text: str, healed: str = "") -> Typed:
-    """Return the tokens of ``text`` that follows other text, and the unfinished end of ``healed`` in it.
-
-    A character that several tokens spell counts from the first of them on.
-    """
-    ids = model.tokenize_continuation(text)
-    end = unfinished(model, ids, healed)
-    pieces = model.token_pieces(ids)
-    data = text.encode("utf-8", "replace")
-    if b"".join(pieces) != data:  # the vocabulary writes it in another way, so nothing is known of the parts
-        return Typed(ids, [len(text)] * len(ids), end)
-    begun = accumulate(len(piece.translate(None, _CONTINUATION)) for piece in pieces)
-    return Typed(ids, list(begun), end)
 
 
 def _runs(prompt: object) -> Sequence[TokenRun]:

@@ -83,7 +83,7 @@ class SamplingLoop:
     def _make_ready(self, active: ActiveBranch) -> None:
         """Raise InvalidRequest for settings that cannot be built, and for text that breaks the constraint."""
         request, ids = active.request, active.buffer.ids
-        chain = active.chain if active.chain is not None and active.chain.pointer else None
+        chain = active.chain
         if chain is None or active.chain_state is ChainState.OUTDATED:
             # each position has a seed of its own, or the same random numbers would be drawn again
             seed = derive_seed(active.branch.seed, _PLACES + len(ids)) if ids else active.branch.seed
@@ -317,8 +317,7 @@ class SamplingLoop:
         self.detach(active, row, kept)
         if not kept and not held:  # it was paused, or waits: what it wrote may be anywhere
             self.give_back(active)
-        if kept and active.chain is not None and active.chain.pointer:
-            active.chain.free_candidates()  # if the branch is continued, it draws what it would have drawn
+        if kept:  # if the branch is continued, it draws what it would have drawn
             active.forget_constraint()
         else:
             active.restart_sampling()

@@ -450,7 +450,7 @@ class Scheduler:
                 request.events.append(request.completed())
         self._publish_events()
         for request in finished:
-            request.close_templates()
+            request.templates.clear()
         if finished:
             self.queue.requests = [request for request in self.queue.requests if request.live]
 

@@ -530,7 +530,6 @@ class EngineOptions(Record, frozen=True):
     tensor_split: Annotated[tuple[float, ...], Meta(max_length=128)] = ()  # llama.cpp knows no more devices
     mlock: bool = False
     mmap: bool = True
-    numa: Literal["", "distribute", "isolate", "numactl"] = ""
     flash_attn: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"
     cache_type_v: CacheType = "f16"

@@ -126,11 +126,6 @@ class EngineMachine(RuleBasedStateMachine):
     def rewind(self, data: st.DataObject, unit: str, amount: int) -> None:
         self.branch(data).rewind(**{unit: amount})
 
-    @precondition(lambda self: self.generations)
-    @rule(data=st.data(), text=WORDS)
-    def append(self, data: st.DataObject, text: str) -> None:
-        self.branch(data).append(text)
-
     @precondition(lambda self: self.generations and len(self.generations[-1].branches) < 6)
     @rule()
     def add_branch(self) -> None:

@@ -26,7 +26,7 @@ class SharedModel(Model):
 _patched = threading.Lock()  # sessions load on threads of their own
 
 # What the weights depend on; all else is the context's, which each engine has for itself.
-_FIELDS = ("numa", "gpu_layers", "main_gpu", "mmap", "mlock", "tensor_split")
+_FIELDS = ("gpu_layers", "main_gpu", "mmap", "mlock", "tensor_split")
 
 
 @cache

@@ -53,11 +53,10 @@ L: Any = _bindings
 log = logging.getLogger("srbwriter.native")
 
 LONG = frozenset(
-    "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
-    "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
-    "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
-    "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
-    "llama_set_adapters_lora".split()
+    "llama_backend_init llama_model_load_from_file llama_model_free llama_init_from_model llama_free "
+    "llama_decode llama_synchronize llama_tokenize llama_memory_clear llama_sampler_init_dry "
+    "llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data llama_state_get_size "
+    "llama_state_get_data llama_state_set_data llama_adapter_lora_init llama_set_adapters_lora".split()
 )
 """Calls that compute for long, or read a file."""
 

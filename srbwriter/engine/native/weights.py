@@ -20,8 +20,6 @@ log = logging.getLogger("srbwriter.engine")
 
 Progress = Callable[[float], bool | None]
 _LOAD_MODES = {(True, False): 1, (True, True): 3, (False, True): 2, (False, False): 0}  # (mmap, mlock)
-_NUMA = {"distribute": 1, "isolate": 2, "numactl": 3}  # enum ggml_numa_strategy
-_numa_done = False
 _KIND, _TOKENS, _NONE = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "no_vocab"
 
 
@@ -51,7 +49,6 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
     """
     check_vocabulary(path)
     lib = library()
-    _init_numa(options.numa)
     params = L.llama_model_default_params()
     params.n_gpu_layers = -1 if options.gpu_layers is None else options.gpu_layers
     params.main_gpu = options.main_gpu
@@ -95,13 +92,6 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
             "choose a model that generates text",
         )
     return int(pointer)
-
-
-def _init_numa(strategy: str) -> None:
-    global _numa_done
-    if strategy and not _numa_done:
-        library().llama_numa_init(_NUMA[strategy])
-        _numa_done = True
 
 
 def _read(function: Any, *args: Any) -> str:
