@@ -85,11 +85,6 @@ class ActiveRequest:
         return any(active.branch.live for active in self.branches)
 
     @property
-    def running(self) -> bool:
-        """Whether anything of the request is on a sequence."""
-        return any(r.seq >= 0 for r in self.branches)
-
-    @property
     def waiting_since(self) -> int:
         """The step since which its first waiting branch has waited; 0 where the engine is being closed."""
         return min((active.since for active in self.branches if active.waiting), default=0)

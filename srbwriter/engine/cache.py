@@ -80,7 +80,7 @@ class Cache:
         self.tree = TokenTree(logits_rows, whole=not native.cuttable)
         self.idle: set[int] = set()
         self.on_clear: Callable[[], None] = lambda: None
-        self.saved_tokens = self.restored_tokens = self.damaged = 0
+        self.saved_tokens = self.restored_tokens = 0
         self._free = list(range(native.sequences - 1, -1, -1))
         self._peak = 0  # most cells in use since they were moved together
         self._unit_bytes = 0.0  # of a token, or of a whole state; known when one has been saved
@@ -214,7 +214,6 @@ class Cache:
                 state.data, state.start, state.end, seq, node.start, node.end
             )
         if not restored:
-            self.damaged += 1
             self.tree.drop_state(node)
             return False
         self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
@@ -282,20 +281,6 @@ class Cache:
         self.idle.add(seq)
         if used:
             self.tree.mark_used(node)
-
-    def forget_tail(self, ids: Sequence[int], start: int, salt: str = "") -> None:
-        """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in host memory too."""
-        node: Node | None = self.tree.match(ids, salt)[0]
-        while node is not None and node.end > start:
-            above = node.parent
-            for seq in [seq for seq in node.seqs & self.idle if self.tree.tip[seq] is node]:
-                if self.rewind(seq, start):
-                    self.make_idle(seq)
-                else:
-                    self.drop_sequence(seq)
-            if node.start >= start and not node.seqs and not node.children and node.state is not None:
-                self.tree.drop_state(node)
-            node = above
 
     def drop_sequence(self, seq: int) -> None:
         """Give back ``seq`` and everything that only it holds in cells."""

@@ -81,7 +81,7 @@ class StoryFiles:
         self.folder, self.key, self.budget = folder / key, key, budget
         self._files: list[StoryFile] = []  # the one written last comes last
         self._writing: Future[None] | None = None
-        self._writer: ThreadPoolExecutor | None = None
+        self._writer = ThreadPoolExecutor(1, "srbwriter-kv")
         with contextlib.suppress(OSError):
             found = [path for path in self.folder.iterdir() if path.suffix == SUFFIX and path.is_file()]
             self._files = [self._open(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
@@ -159,8 +159,6 @@ class StoryFiles:
                     new.append((record, state.data))
                 parent = places[id(state.record)]
         if new:
-            if self._writer is None:
-                self._writer = ThreadPoolExecutor(1, "srbwriter-kv")
             with contextlib.suppress(RuntimeError):  # the program ends
                 self._writing = self._writer.submit(self._append, file, new)
 
@@ -171,8 +169,7 @@ class StoryFiles:
 
     def close(self) -> None:
         """Write what waits and end the thread."""
-        if self._writer is not None:
-            self._writer.shutdown()
+        self._writer.shutdown()
 
     def clear(self) -> None:
         """Remove every file."""

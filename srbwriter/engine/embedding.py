@@ -1,7 +1,7 @@
-"""Vectors of texts, on a context of their own.
+"""Vectors of texts, on a context of their own, whose rows are vectors instead of probabilities.
 
 The context is made for the first text, so that it costs nothing before; no step of the engine waits for it.
-Knows the model and its tokens; knows no branches.
+Every row of it is an output, so its memory is bounded by the rows of one decode. Knows no branches.
 """
 
 from __future__ import annotations
@@ -18,14 +18,24 @@ from numpy.typing import NDArray
 from . import limits
 from .cores import count_cores
 from .model import Model
-from .native.adapters import set_adapters
-from .native.embedding import EmbeddingContext
-from .types import ContextOverflow, EngineClosed, EngineOptions, InvalidRequest, NotANumber
+from .native.batch import Batch
+from .native.context import context_params, set_adapters
+from .native.library import library
+from .types import (
+    ContextOverflow,
+    EngineClosed,
+    EngineOptions,
+    InvalidRequest,
+    ModelError,
+    NativeError,
+    NotANumber,
+)
 
 Pooling = Literal["mean", "cls", "last"]
 Vector: TypeAlias = "NDArray[np.float32]"
 
 _NAMES: Sequence[str] = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
+_NO_POOLING = 0
 _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
 _MOST_ROWS = 512
@@ -52,7 +62,8 @@ class Embedder:
         own = options.pooling or (_NAMES[int(kind)] if kind.isdecimal() and int(kind) < len(_NAMES) else "")
         self.pooling: Pooling = cast("Pooling", own if own in get_args(Pooling) else "mean")
         self._turn = threading.Lock()  # of the context
-        self._context: EmbeddingContext | None = None
+        self._context = self._cells = 0  # llama_context *, and the tokens that it takes
+        self._rows = max(8, min(_MOST_ROWS, _OUTPUT_BYTES // (4 * model.n_vocab)))  # of one decode
         self._closed = False
 
     def embed(
@@ -84,10 +95,13 @@ class Embedder:
         """Cancel the running work and free the context. May be called twice."""
         self._closed = True
         if self._turn.acquire(timeout=timeout):
-            if self._context is not None:
-                self._context.close()
-            self._context = None
+            self._free()
             self._turn.release()
+
+    def _free(self) -> None:
+        if self._context:
+            library().llama_free(self._context)
+        self._context = self._cells = 0
 
     def _read(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
         if isinstance(texts, str) or not all(isinstance(text, Sequence) for text in texts):
@@ -114,21 +128,45 @@ class Embedder:
     def _embed(
         self, ids: list[int], way: Pooling, normalize: int, done: Future[list[Embedding]]
     ) -> Embedding:  # fmt: skip
-        if self._context is None or self._context.cells < len(ids):
-            if self._context is not None:
-                self._context.close()
-            model, cells = self._model, max(_LEAST_CELLS, 1 << (len(ids) - 1).bit_length())
-            rows = max(8, min(_MOST_ROWS, _OUTPUT_BYTES // (4 * model.n_vocab)))
-            self._context = EmbeddingContext(model.pointer, cells, rows, self._options, str(model.path))
-            set_adapters(self._context.pointer, model.adapters)
-        threads = 1 if self._busy() else self._threads
-        rows = self._context.evaluate(ids, threads, lambda: not self._closed and not done.cancelled())
-        if rows is None:
-            raise EngineClosed("the engine was closed")
+        rows = self._evaluate(ids, lambda: not self._closed and not done.cancelled())
         if not np.isfinite(rows).all():
             raise NotANumber()
         pooled = {"mean": rows.mean(axis=0, dtype=np.float64), "cls": rows[0], "last": rows[-1]}[way]
         return Embedding(normalized(pooled.astype(np.float32), normalize), len(ids))
+
+    def _evaluate(self, ids: list[int], wanted: Callable[[], bool]) -> NDArray[np.float32]:
+        """Return the vector of each token of a text. Raises EngineClosed once it is not ``wanted``."""
+        lib, model, found = library(), self._model, list[NDArray[np.float32]]()
+        if self._cells < len(ids):
+            self._free()
+            cells = max(_LEAST_CELLS, 1 << (len(ids) - 1).bit_length())
+            params = context_params(self._options)
+            params.n_ctx, params.n_seq_max, params.n_batch, params.n_ubatch = cells, 1, self._rows, self._rows
+            params.embeddings, params.pooling_type = True, _NO_POOLING
+            self._context = int(lib.llama_init_from_model(model.pointer, params) or 0)
+            if not self._context:
+                problem = f"no room for embeddings of {cells} tokens"
+                raise ModelError(str(model.path), problem, "lower --ctx-size")
+            self._cells = cells
+            set_adapters(self._context, model.adapters)
+        threads, width = 1 if self._busy() else self._threads, int(lib.llama_model_n_embd_out(model.pointer))
+        lib.llama_set_n_threads(self._context, threads, threads)
+        lib.llama_memory_clear(lib.llama_get_memory(self._context), True)
+        batch = Batch(self._rows, (0,))
+        for start in range(0, len(ids), self._rows):
+            if not wanted():
+                raise EngineClosed("the engine was closed")
+            piece = ids[start : start + self._rows]
+            batch.clear()
+            batch.add_run(piece, start, 0, True)
+            if code := lib.llama_decode(self._context, batch.take()):
+                raise NativeError("llama_decode", code)
+            lib.llama_synchronize(self._context)
+            first = lib.llama_get_embeddings_ith(self._context, 0)
+            if not first:
+                raise NativeError("llama_get_embeddings_ith", 0)
+            found.append(np.ctypeslib.as_array(first, (len(piece), width)).copy())
+        return np.concatenate(found)
 
 
 def normalized(vector: Vector, how: int) -> Vector:

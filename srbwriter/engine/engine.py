@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,19 @@ from typing import Any
 from srbwriter.paths import expanded
 
 from .active import ActiveRequest
+from .backend import close_at_exit
 from .cache import Cache
 from .capabilities import Capabilities, Feature
 from .checks import Checks
 from .commands import Call, make_request, prepare
 from .disk import StoryFiles, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling
-from .ending import close_at_exit
 from .generation import Command, Generation
 from .infill import NO_MARKS
 from .model import Model
-from .native.adapters import load_adapter
 from .native.context import Context, flash_attention
 from .native.spin import on_own_thread
-from .native.weights import Progress
+from .native.weights import Progress, load_adapter
 from .prompt import assemble
 from .sampling import check_rules
 from .scheduler import Scheduler
@@ -75,8 +74,6 @@ SWITCH_INTERVAL = 5e-4
 5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
 LOGITS_BYTES = 64 << 20
 """Of stored logits, at most; they take an eighth of what states may take in memory."""
-FAILURES = 3
-"""Steps in a row that may fail, until the engine is given up."""
 
 
 class Engine:
@@ -128,12 +125,11 @@ class Engine:
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options),
         )  # fmt: skip
-        self.embedder = Embedder(model, options, window, scheduler.queue.has_wanted_requests)
+        self.embedder = Embedder(model, options, window, lambda: scheduler.queue.busy)
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._closing = False
         self._dead: BaseException | None = None  # why it failed for good
-        self._failures = 0  # steps in a row
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
 
@@ -423,17 +419,12 @@ class Engine:
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
-        counters, queue = scheduler.counters, scheduler.queue
-        requests = list(queue.requests)
+        queue = scheduler.queue
         return EngineStats(
             prompt_tokens=queue.prompt_tokens,
             reused_tokens=queue.reused_tokens,
-            prompt_rows=counters.prompt_rows,
-            branch_rows=counters.branch_rows,
             generated_tokens=scheduler.loop.generated,
-            decodes=counters.decodes,
-            prompt_seconds=counters.prompt_seconds,
-            decode_seconds=counters.decode_seconds,
+            **asdict(scheduler.counters),
             used_cells=cache.used_cells,
             total_cells=self._context.cells,
             used_sequences=cache.used_sequences,
@@ -441,9 +432,8 @@ class Engine:
             disk_bytes=0 if cache.files is None else cache.files.bytes,
             saved_tokens=cache.saved_tokens,
             restored_tokens=cache.restored_tokens,
-            damaged_states=cache.damaged,
-            live_branches=len(scheduler.queue.running),
-            waiting_requests=sum(1 for r in requests if not r.running),
+            live_branches=len(queue.running),
+            waiting_requests=sum(all(b.seq < 0 for b in r.branches) for r in list(queue.requests)),
         )
 
     @property
@@ -532,14 +522,13 @@ class Engine:
             self._abandon()
 
     def _step(self) -> bool:
-        """One step. A failure ends the running requests, not the engine, unless it keeps failing."""
+        """One step. A failure ends the running requests, not the engine, unless that fails, too."""
         with self._owner:
             if not self.alive:
                 return False
             self._stepper = threading.get_ident()
             try:
                 busy = self._scheduler.step()
-                self._failures = 0
             except BaseException as error:
                 self._recover(error)
                 busy = True
@@ -553,15 +542,12 @@ class Engine:
 
     def _recover(self, error: BaseException) -> None:
         log.error("an engine step failed", exc_info=error)
-        self._failures += 1
         try:
             known = isinstance(error, EngineError)
             self._scheduler.fail_all(error if known else NativeError("engine step", repr(error)))
         except BaseException as second:
             log.exception("the engine could not recover")
-            self._failures, error = FAILURES, second
-        if self._failures >= FAILURES:
-            self._dead = error
+            self._dead = second
             self._abandon()
 
     def _abandon(self) -> None:

@@ -150,7 +150,7 @@ class Branch:
         self._post("stop")
 
     def kill(self) -> None:
-        """End it and give its cells back at once; the handle keeps the text."""
+        """End it and discard it; the handle keeps the text."""
         self._post("kill")
 
     def reroll(
@@ -204,7 +204,7 @@ class Branch:
         self._post("set_prompt", prompt)
 
     def _post(self, verb: str, *args: Any) -> None:
-        self.generation.send(Command(verb, self.generation, self.index, args))
+        self.generation.post(Command(verb, self.generation, self.index, args))
 
 
 BEYOND_THE_END = 12
@@ -302,7 +302,7 @@ class Generation:
 
     def cancel(self) -> None:
         """Stop every branch, keep the text."""
-        self.send(Command("cancel", self))
+        self.post(Command("cancel", self))
 
     def add_branch(
         self, n: int = 1, sampling: Sampling | tuple[Sampling, ...] | None = None,
@@ -314,7 +314,7 @@ class Generation:
         ``sampling`` and ``stop`` are one for all of them, or a tuple of one for each. With ``begin`` they
         begin with these tokens, followed by none of ``without``.
         """
-        self.send(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
+        self.post(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
 
     def promote(self, priority: Priority = Priority.NORMAL) -> None:
         """Raise the priority of a request, a prefetch for example. Its text stays.
@@ -327,11 +327,7 @@ class Generation:
             raise InvalidRequest(
                 "priority", f"{priority.name} is no promotion from {self.request.priority.name}"
             )
-        self.send(Command("promote", self, -1, (priority,)))
-
-    def send(self, command: Command) -> None:
-        """Give a verb to the engine. Raises InvalidRequest for one that cannot be carried out."""
-        self.post(command)
+        self.post(Command("promote", self, -1, (priority,)))
 
     def expect(self, command: Command) -> None:
         """Note that a verb is under way, after which a request that was done may not be."""

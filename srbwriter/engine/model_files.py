@@ -41,8 +41,6 @@ def check_file(path: Path) -> None:
         raise ModelError(str(path), "no such file", "correct the path")
     if path.is_dir():
         raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
-    if not path.is_file():
-        raise ModelError(str(path), "this is no file but a device or pipe", "name a .gguf file")
     try:
         with path.open("rb") as file:
             magic = file.read(4)

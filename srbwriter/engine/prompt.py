@@ -55,11 +55,11 @@ def unfinished(model: Model, ids: Sequence[int], text: str) -> Unfinished:
     if not text or text.endswith("\n"):
         return found
     for count, token in enumerate(reversed(ids[1:][-MOST_HEALED:]), 1):
-        piece = model.spelt(token)
+        piece = model.pieces.text[token]
         if not piece or "\n" in piece or not text.endswith(piece + end):
             break
         end = piece + end
-        if count == 1 or model.begins_a_token(end):
+        if count == 1 or len(model.piece_index.beginning_with(end.encode("utf-8", "replace"))):
             found = Unfinished(count, end)
     return found
 

@@ -23,7 +23,6 @@ from .native.library import library
 from .native.samplers import NEGATIVE_INFINITY, Sampler
 from .parameters import DEFAULT_ORDER, sampler_order, validate
 from .seeds import derive_seed
-from .siblings import check_together
 from .types import InvalidRequest, Request, Sampling, Stop
 
 if TYPE_CHECKING:
@@ -39,16 +38,17 @@ class Chain:
         length: how many tokens they look back.
         learns: whether the chain has to accept picked tokens.
         greedy: whether it takes the likeliest token.
+        draws: whether another may choose from what it leaves, by chance or the likeliest.
     """
 
     def __init__(
         self, members: Sequence[Sampler], memories: Sequence[Sampler], n_vocab: int,
-        *, length: int, learns: bool, greedy: bool,
+        *, length: int, learns: bool, greedy: bool, draws: bool,
     ) -> None:  # fmt: skip
         self.pointer: Sampler = native.join(members)
         weakref.finalize(self, native.free, self.pointer).atexit = False
         self._memories, self._n_vocab = tuple(memories), n_vocab
-        self.length, self.greedy = length, greedy
+        self.length, self.greedy, self.draws = length, greedy, draws
         self._accept = library().llama_sampler_accept if learns else None
 
     def pick(self, logits: NDArray[np.float32]) -> int:
@@ -123,11 +123,10 @@ def check_sampling(sampling: Sampling, model: Model) -> None:
         raise InvalidRequest("sampling", "its sequences must be tuples") from None
 
 
-def check_rules(model: Model, request: Request, samplings: Sequence[Sampling], _: Sequence[Stop]) -> None:
-    """Raise InvalidRequest for settings that branches of a request cannot sample by, alone or together."""
+def check_rules(model: Model, _: Request, samplings: Sequence[Sampling], __: Sequence[Stop]) -> None:
+    """Raise InvalidRequest for settings that branches of a request cannot sample by."""
     for sampling in samplings:
         check_sampling(sampling, model)
-        check_together(request.siblings, sampling)
 
 
 class SamplerTemplate:
@@ -177,6 +176,7 @@ class SamplerTemplate:
             members, [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
             self._model.n_vocab, length=self.history_length, greedy=self._selector.name == "greedy",
             learns=self.history_length > 0 or self._selector.name == "adaptive_p",
+            draws=self._selector.name in ("greedy", "dist"),
         )  # fmt: skip
 
     def _members(self) -> list[_Stage]:

@@ -15,8 +15,7 @@ from .devices import device_words
 from .fields import check_fields
 from .model import Model
 from .model_files import read_contents
-from .native.adapters import set_adapters
-from .native.context import MOST_THREADS, Context, has_gpu
+from .native.context import MOST_THREADS, Context, has_gpu, set_adapters
 from .native.devices import read_devices
 from .threads import Threads
 from .types import EngineOptions, InvalidRequest, ModelError

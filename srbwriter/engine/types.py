@@ -584,6 +584,5 @@ class EngineStats(Record, frozen=True):
     disk_bytes: int = 0  # of states on disk
     saved_tokens: int = 0  # copied out of the cells
     restored_tokens: int = 0  # and back into them, instead of being evaluated again
-    damaged_states: int = 0  # that could not be read back
     live_branches: int = 0
     waiting_requests: int = 0

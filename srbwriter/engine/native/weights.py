@@ -12,6 +12,7 @@ from typing import Any
 
 from srbwriter.gguf import Array, Damaged, pairs
 
+from ..model_files import check_file
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
 from .amx import weights_may_be_repacked
 from .library import L, library
@@ -151,3 +152,16 @@ def suppressed_tokens(vocab: int) -> Sequence[int]:
     count = C.c_int32(0)
     pointer: Any = library().llama_vocab_get_suppress_tokens(vocab, C.byref(count))
     return [int(pointer[i]) for i in range(count.value)] if pointer else ()
+
+
+def load_adapter(model: int, path: Path) -> int:
+    """Load a LoRA adapter for ``model``, which frees it in its own time. Raises ModelError."""
+    check_file(path)
+    pointer = library().llama_adapter_lora_init(model, os.fsencode(path))
+    if not pointer:
+        raise ModelError(
+            str(path),
+            "llama.cpp could not load this LoRA adapter; the log says why",
+            "give the adapter that was made for this model, or download it again",
+        )
+    return C.cast(pointer, C.c_void_p).value or 0
