@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..types import MAX_SEQUENCES, EngineOptions, ModelError, NativeError
 from .batch import Batch
-from .library import L, hush, library
+from .library import L, library
 
 # enum ggml_type, for the kinds a KV cache may have
 CACHE_TYPES = {
@@ -233,13 +233,10 @@ class Context:
 
     def abort(self) -> None:
         """Make the decode that runs now end early. Safe from any thread."""
-        hush(True)
         self._abort_flag[0] = b"x"
 
     def rearm(self) -> None:
-        if self._abort_flag[0] != b"\0":
-            self._abort_flag[0] = b"\0"
-            hush(False)
+        self._abort_flag[0] = b"\0"
 
     def close(self) -> None:
         if self.pointer:

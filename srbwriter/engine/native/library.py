@@ -61,13 +61,15 @@ LONG = frozenset(
 """Calls that compute for long, or read a file."""
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
-_HARMLESS = ("possible training context overflow", "using full-size SWA cache", "fallback to CPU")
+_HARMLESS = (
+    "possible training context overflow", "using full-size SWA cache", "fallback to CPU",
+    "graph_compute_async failed with error 1\n", "compute status: 1\n", "failed to decode, ret = 2\n",
+)  # fmt: skip
 """Warnings about what is done on purpose: the cache has more cells than any one branch may use, and
-sliding layers keep all of them, so that a branch can go back; and a LoRA adapter does not lie in the layout
-that its model's weights are in."""
+sliding layers keep all of them, so that a branch can go back; a LoRA adapter does not lie in the layout
+that its model's weights are in; and a decode was aborted."""
 _partial = ""
 _last_level = logging.INFO
-_hushed = False
 
 
 @C.CFUNCTYPE(None, C.c_int, C.c_char_p, C.c_void_p)
@@ -79,15 +81,9 @@ def _to_logging(level: int, text: bytes | None, _: Any) -> None:
         _last_level = logging.DEBUG if level == 2 else _LEVELS[level]
     _partial += (text or b"").decode("utf-8", "replace")
     if _partial.endswith("\n"):
-        harmless = _hushed or any(words in _partial for words in _HARMLESS)
+        harmless = any(words in _partial for words in _HARMLESS)
         log.log(logging.DEBUG if harmless else _last_level, "%s", _partial.rstrip("\n"))
         _partial = ""
-
-
-def hush(on: bool) -> None:
-    """What llama.cpp calls trouble from now on is none, or may be some again."""
-    global _hushed
-    _hushed = on
 
 
 @C.CFUNCTYPE(None, C.c_char_p)
