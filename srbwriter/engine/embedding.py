@@ -104,7 +104,8 @@ class Embedder:
         self._context = self._cells = 0
 
     def _read(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
-        if isinstance(texts, str) or not all(isinstance(text, Sequence) for text in texts):
+        given: Sequence[object] = texts
+        if isinstance(texts, str) or not all(isinstance(text, Sequence) for text in given):
             raise InvalidRequest("input", "expected a list of texts, or of lists of token ids")
         if not 0 < len(texts) <= limits.TEXTS:
             raise InvalidRequest("input", f"{len(texts)} texts, 1 to {limits.TEXTS} are possible")

@@ -30,7 +30,8 @@ STATE_WORDS: Mapping[State, str] = {
 }  # fmt: skip
 REQUIRED: Any = object()
 """The default of an argument that has to be given."""
-_COUNT: Any = Annotated[int, Meta(ge=0)] | None
+_NUMBER: Any = Annotated[int, Meta(ge=0)]
+_COUNT: Any = _NUMBER | None
 _IDS: Any = tuple[int, ...]
 
 
