@@ -177,6 +177,7 @@ class Scheduler:
     def fail_all(self, error: EngineError) -> None:
         """End every request with ``error``; the cache starts empty."""
         self.queue.fail_all(error)
+        self._idle_work_left = False  # or what failed then would fail for ever
         self.publish()
 
     # ---- planning
