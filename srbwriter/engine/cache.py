@@ -282,6 +282,20 @@ class Cache:
         if used:
             self.tree.mark_used(node)
 
+    def forget_tail(self, ids: Sequence[int], start: int, salt: str = "") -> None:
+        """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in host memory too."""
+        node: Node | None = self.tree.match(ids, salt)[0]
+        while node is not None and node.end > start:
+            above = node.parent
+            for seq in [seq for seq in node.seqs & self.idle if self.tree.tip[seq] is node]:
+                if self.rewind(seq, start):
+                    self.make_idle(seq)
+                else:
+                    self.drop_sequence(seq)
+            if node.start >= start and not node.seqs and not node.children and node.state is not None:
+                self.tree.drop_state(node)
+            node = above
+
     def drop_sequence(self, seq: int) -> None:
         """Give back ``seq`` and everything that only it holds in cells."""
         self.native.remove(seq)

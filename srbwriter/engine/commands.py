@@ -86,6 +86,7 @@ class Commands:
         if branch.live:
             self.loop.finish(active, FinishReason.KILLED, None)
         elif branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED:
+            self.loop.give_back(active)
             active.restart_sampling()
             active.end(BranchState.DONE, FinishReason.KILLED)
 

@@ -150,7 +150,7 @@ class Branch:
         self._post("stop")
 
     def kill(self) -> None:
-        """End it and discard it; the handle keeps the text."""
+        """End it and give its cells back at once; the handle keeps the text."""
         self._post("kill")
 
     def reroll(

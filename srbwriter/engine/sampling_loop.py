@@ -315,7 +315,10 @@ class SamplingLoop:
         kept = reason is not FinishReason.KILLED
         if kept and active.seq >= 0 and active.request.asked.priority is not Priority.BACKGROUND:
             self.expect_more(active)
+        held = active.seq >= 0
         self.detach(active, row, kept)
+        if not kept and not held:  # it was paused, or waits: what it wrote may be anywhere
+            self.give_back(active)
         if kept:  # if the branch is continued, it draws what it would have drawn
             active.forget_constraint()
         else:
@@ -331,6 +334,12 @@ class SamplingLoop:
             self.pending.append(active)
             if len(self.pending) > self._most_pending:
                 self.pending.popleft()
+
+    def give_back(self, active: ActiveBranch) -> None:
+        """Drop what the cache holds of a branch alone."""
+        if active in self.pending:
+            self.pending.remove(active)
+        self.cache.forget_tail(active.path, len(active.base), active.salt)
 
     def detach(self, active: ActiveBranch, row: Row = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""

@@ -99,7 +99,7 @@ _BEGIN = (
 )
 _VERBS = (
     Verb("stop", "End it here and keep its text.", states=_LIVE, ends=FinishReason.STOPPED, interrupts=True),
-    Verb("kill", "End it, or one that has ended, and discard it; the text can still be read.",
+    Verb("kill", "End it, or one that has ended, and free its memory; the text can still be read.",
          ends=FinishReason.KILLED, interrupts=True),
     Verb("pause", "Hold it still.", states=("writing",)),
     Verb("resume", "Let it write on.", states=("paused",)),
