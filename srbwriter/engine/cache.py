@@ -205,18 +205,19 @@ class Cache:
         state = node.state
         if state is None or not self.free_cells(state.end - state.start, background):
             return False
+        whole = self.tree.whole
+
+        def fits() -> bool:
+            if whole:
+                return self.native.restore_sequence(state.data, node.end, seq)
+            return self.native.restore_range(state.data, state.start, state.end, seq, node.start, node.end)
+
+        while node.state is state and not fits():
+            if not whole or not self.evict(background):  # whole states take more cells than are counted
+                self.tree.drop_state(node)
         if node.state is not state:
-            return False  # it was dropped for what left the cells
-        if self.tree.whole:
-            restored = self.native.restore_sequence(state.data, node.end, seq)
-        else:
-            restored = self.native.restore_range(
-                state.data, state.start, state.end, seq, node.start, node.end
-            )
-        if not restored:
-            self.tree.drop_state(node)
-            return False
-        self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
+            return False  # it was dropped, perhaps for what left the cells
+        self.restored_tokens += node.end if whole else len(node.tokens)
         self.tree.attach_sequence(seq, node)
         self._peak = max(self._peak, self.used_cells)
         return True
