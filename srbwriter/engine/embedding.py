@@ -104,7 +104,7 @@ class Embedder:
         self._context = self._cells = 0
 
     def _read(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
-        given: Sequence[object] = texts
+        given = cast("Sequence[object]", texts)
         if isinstance(texts, str) or not all(isinstance(text, Sequence) for text in given):
             raise InvalidRequest("input", "expected a list of texts, or of lists of token ids")
         if not 0 < len(texts) <= limits.TEXTS:
