@@ -91,12 +91,11 @@ class EngineLoader:
         if self._name:
             return self._name
         try:
-            with open(self.path, "rb") as file:
-                for key, value in pairs(file, self.path.stat().st_size):
-                    if key == "general.name" and isinstance(value, str) and value:
-                        return value
-                    if key.startswith("tokenizer."):
-                        break  # the vocabulary, which is long; a name stands before it
+            for key, value in pairs(self.path):
+                if key == "general.name" and isinstance(value, str) and value:
+                    return value
+                if key.startswith("tokenizer."):
+                    break  # the vocabulary, which is long; a name stands before it
         except (OSError, Damaged):
             pass  # whoever loads it says so
         return self.path.stem

@@ -117,8 +117,7 @@ def _check_half(path: Path, tensor: Tensor, halves: Mapping[str, Tensor]) -> Non
 def read_contents(path: Path, what: str) -> tuple[dict[str, Scalar], list[Tensor]]:
     """Return the values and tensors that a header lists; ``what`` names the file. Raises ModelError."""
     try:
-        with path.open("rb") as file:
-            return contents(file, path.stat().st_size)
+        return contents(path)
     except OSError as error:
         raise ModelError(str(path), f"{what} cannot be read ({error.strerror})", "check the path") from error
     except Damaged as error:

@@ -7,13 +7,12 @@ package, which always does, needs a second for a vocabulary of 128 000).
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from srbwriter.gguf import Array, Damaged, Scalar, pairs
+from srbwriter.gguf import Damaged, Texts, Value, pairs
 
 SUFFIX = ".gguf"
 
@@ -92,22 +91,9 @@ def is_model(name: str) -> bool:
     return name.lower().endswith(SUFFIX) and not _NO_WRITER.search(PurePath(name).name)
 
 
-def put_in_place(finished: Path, target: Path) -> None:
-    """Make ``finished`` be ``target``, and never replace one. Raises FileExistsError, or OSError."""
-    try:
-        os.link(finished, target)  # unlike a rename it fails rather than overwrite
-    except OSError:  # it is there, or a disk without links, such as exFAT
-        if target.exists():
-            raise FileExistsError(target) from None
-        finished.rename(target)
-
-
 # ---- headers
 
-Value: TypeAlias = "Scalar | list[int | float | bool]"
-
-_SHORT_ARRAY = 1 << 12
-"""Arrays up to this long are kept: one value for each layer. Longer ones are vocabularies."""
+_MOST_LAYERS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,35 +119,24 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of the file at ``path``. Raises ModelsError for any other content."""
+    """Read the header of the file at ``path``, up to the vocabulary once the shape of the model is known.
+
+    Raises ModelsError for any other content.
+    """
+    values: dict[str, Value] = {}
     try:
-        with path.open("rb") as file:
-            return parse_header(file, os.fstat(file.fileno()).st_size, path)
+        for key, value in pairs(path):
+            if not isinstance(value, Texts):
+                values[key] = value
+            elif key == "tokenizer.ggml.tokens":
+                values["tokens"] = len(value)
+                if f"{values.get('general.architecture')}.block_count" in values:
+                    break
+        return _header(values)
     except OSError as error:
         raise unusable(path, f"cannot be read ({error.strerror or error})") from error
-
-
-def parse_header(file: BinaryIO, size: int, path: Path) -> Header:
-    """Read a header from the first ``size`` bytes of ``file``. Raises ModelsError."""
-    try:
-        return _header(_values(file, size))
     except Damaged as error:
         raise unusable(path, error.problem, error.cure) from None
-
-
-def _values(file: BinaryIO, size: int) -> dict[str, Value]:
-    """Read the values of the header, up to the vocabulary once the shape of the model is known."""
-    values: dict[str, Value] = {}
-    for key, value in pairs(file, size):
-        if not isinstance(value, Array):
-            values[key] = value
-        elif key == "tokenizer.ggml.tokens":
-            values["tokens"] = value.length
-            if f"{values.get('general.architecture')}.block_count" in values:
-                break
-        elif not value.holds_texts and value.length <= _SHORT_ARRAY:
-            values[key] = value.numbers()
-    return values
 
 
 def _header(values: dict[str, Value]) -> Header:
@@ -174,7 +149,7 @@ def _header(values: dict[str, Value]) -> Header:
         return found if isinstance(found, int) and 0 <= found < 1 << 40 else 0
 
     layers = number("block_count")
-    if layers > _SHORT_ARRAY:
+    if layers > _MOST_LAYERS:
         raise Damaged(f"its header claims {layers} layers")
 
     def each_layer(key: str) -> list[int | None]:
@@ -189,10 +164,9 @@ def _header(values: dict[str, Value]) -> Header:
     heads = [head or 0 for head in each_layer("head_count")]
     widths: list[tuple[int, int]] = []
     for head, holder in zip(heads, each_layer("head_count_kv"), strict=True):
-        usual = number("embedding_length") // head if head else 0
-        count = head if holder is None else holder
-        lengths = number("attention.key_length") or usual, number("attention.value_length") or usual
-        widths.append((count * lengths[0], count * lengths[1]))
+        usual, count = number("embedding_length") // head if head else 0, head if holder is None else holder
+        key, value = (number(f"attention.{which}_length") or usual for which in ("key", "value"))
+        widths.append((count * key, count * value))
     tokens = values.get("tokens", 0)
     name, kind = values.get("general.name", ""), values.get("general.type", "model")
     return Header(

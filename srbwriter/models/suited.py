@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from srbwriter import gguf
+from srbwriter.gguf import Damaged, Texts, pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,7 @@ def suited_to(metadata: Mapping[str, object]) -> Suited:
 
 def suited_to_file(path: Path) -> Suited:
     """Return what suits the model in a file; nothing for a file that is missing or no model."""
-    found: dict[str, object] = {}
-    with suppress(OSError, gguf.Damaged), path.open("rb") as file:
-        for key, value in gguf.pairs(file, path.stat().st_size):
-            if isinstance(value, gguf.Array):  # the names stand before the vocabulary
-                break
-            found[key] = value
-    return suited_to(found)
+    with suppress(OSError, Damaged):
+        # the names stand before the vocabulary
+        return suited_to(dict(takewhile(lambda pair: not isinstance(pair[1], Texts), pairs(path))))
+    return Suited()

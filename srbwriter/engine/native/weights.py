@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from srbwriter.gguf import Array, Damaged, pairs
+from srbwriter.gguf import Damaged, Texts, pairs
 
 from ..model_files import UNSAFE, check_file, read_contents
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
@@ -32,28 +32,25 @@ def check_vocabulary(path: Path) -> None:
     is left to llama.cpp, which refuses such files in words.
     """
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            for key, value in pairs(file, size):
-                if key == _KIND and value == _NONE:
-                    raise ModelError(
-                        str(path),
-                        "it has no vocabulary, so it writes no text",
-                        "choose a model that generates text",
-                    )
-                if key == _TOKENS and isinstance(value, Array) and value.holds_texts:
-                    seen: set[bytes] = set()
-                    for token in value.texts():
-                        if token in seen and token:  # empty ones get names of their own
-                            shown = token.decode("utf-8", "backslashreplace")
-                            raise ModelError(
-                                str(path),
-                                f"its vocabulary has the token {shown!r} twice",
-                                "the file is damaged: download or convert it again",
-                            )
-                        seen.add(token)
-                    return
+        for key, value in pairs(path):
+            if key == _KIND and value == _NONE:
+                raise ModelError(
+                    str(path),
+                    "it has no vocabulary, so it writes no text",
+                    "choose a model that generates text",
+                )
+            if key == _TOKENS and isinstance(value, Texts):
+                seen: set[bytes] = set()
+                for token in value:
+                    if token in seen and token:  # empty ones get names of their own
+                        shown = token.decode("utf-8", "backslashreplace")
+                        raise ModelError(
+                            str(path),
+                            f"its vocabulary has the token {shown!r} twice",
+                            "the file is damaged: download or convert it again",
+                        )
+                    seen.add(token)
+                return
     except (OSError, Damaged):
         return
 
