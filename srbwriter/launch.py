@@ -28,8 +28,8 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
-    from srbwriter.models import Header, Machine, Need, Run, Wanted
-    from srbwriter.models.fit import Gpu, Placement
+    from srbwriter.models import Header, Machine, Need, Wanted
+    from srbwriter.models.fit import Gpu, Placement, Run
     from srbwriter.models.pull import Progress
 
 
@@ -181,7 +181,7 @@ def fetch_model(settings: Settings, progress: Progress) -> None:
     if key is keys.MODEL_URL:
         pull.fetch_url(str(settings[key]), progress)
     else:
-        pull.fetch(pull.plan(_wanted(settings), lambda header: model_run(settings, header)), progress)
+        pull.fetch(_wanted(settings), progress)
 
 
 def _wanted(settings: Settings) -> Wanted:
@@ -203,16 +203,13 @@ def model_need(settings: Values, header: Header | None, size: int) -> Need:
     """Return the memory that a model of ``size`` bytes takes with these settings."""
     from srbwriter.models import need
 
-    return need(header, size, model_run(settings, header))
-
-
-def model_run(settings: Values, header: Header | None = None) -> Run:
-    """Return how a model would be run, as far as the estimate of its memory goes."""
     options = engine_options(settings)
-    return _run(options, window_and_cells(options.n_ctx, header.context if header else 0)[1])
+    cells = window_and_cells(options.n_ctx, header.context if header else 0)[1]
+    return need(header, size, _run(options, cells))
 
 
 def _run(options: EngineOptions, cells: int) -> Run:
+    """Return how a model is run, as far as its memory goes."""
     from srbwriter.models.fit import DEFAULT_BATCH, Run
 
     value_type, flash = options.cache_type_v, options.flash_attn
@@ -236,7 +233,8 @@ def fit_options(
         return options, ()
     fitted = replace(options, n_ctx=placement.n_ctx if options.n_ctx is None else options.n_ctx)
     if gpus(devices) and options.gpu_layers is None:
-        fitted = replace(fitted, gpu_layers=placement.gpu_layers, tensor_split=placement.split)
+        split = options.tensor_split or placement.split
+        fitted = replace(fitted, gpu_layers=placement.gpu_layers, tensor_split=split)
     return fitted, placement.notes
 
 
@@ -248,11 +246,10 @@ def placement_of(path: Path, options: EngineOptions, devices: Sequence[Device]) 
     if model.header is None:
         return None
     window, cells = window_and_cells(None, model.header.context)
-    flash = options.flash_attn != "off"
-    wish = fit.Wish(
-        window, _run(options, cells), options.gpu_layers, options.n_ctx, options.tensor_split, flash
-    )
-    return fit.place(model.header, model.size, wish, _gpus(devices), fit.free_memory())
+    return fit.place(
+        model.header, model.size, _run(options, cells), _gpus(devices), fit.free_memory(), window=window,
+        gpu_layers=options.gpu_layers, n_ctx=options.n_ctx,
+    )  # fmt: skip
 
 
 def _gpus(devices: Sequence[Device]) -> list[Gpu]:

@@ -210,8 +210,9 @@ def test_the_nearer_setting_names_the_model() -> None:
 def test_the_estimate_follows_the_settings() -> None:
     from srbwriter.models import Header
 
-    header = Header("llama", context=4096)
-    assert launch.model_run(settings(), header).cells == 4096 + 4096
+    header = Header("llama", context=4096, layers=1, width=64, heads=1, kv_widths=((64, 64),))
+    plain = launch.model_need(settings(), header, 0)
+    assert plain.cache == (4096 + 4096) * 2 * 64 * 2
     said = settings(model__ctx_size=1024, model__cache_type_v="q8_0", model__ubatch_size=64)
-    run = launch.model_run(said, header)
-    assert (run.cells, run.value_type, run.flash_attention, run.batch) == (1024, "q8_0", True, 64)
+    less = launch.model_need(said, header, 0)
+    assert less.cache == 1024 * 64 * (16 + 8.5) / 8 and less.compute < plain.compute / 8

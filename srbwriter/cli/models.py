@@ -120,17 +120,19 @@ def _remember(file: Path | None, settings: Settings) -> None:
 
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.models import Wanted, memory, memory_budget, pull, size_words
+    from srbwriter.models.fit import rough_need
 
-    plan = pull.plan(Wanted.parse(arguments.model), lambda header: launch.model_run(settings, header))
-    model = plan.model
-    say(f"{model.path}: {size_words(model.size)}, needs about {size_words(model.need)} of memory")
-    if model.need > memory_budget():
+    wanted = Wanted.parse(arguments.model)
+    models = pull.list_models(wanted.repo)
+    model, suits = pull.choose(models, wanted), pull.choose(models, Wanted(wanted.repo))
+    say(f"{model.path}: {size_words(model.size)}, needs about {size_words(rough_need(model.size))} of memory")
+    if rough_need(model.size) > memory_budget():
         advice = "a smaller model would be faster"
-        if plan.suggested.need <= memory_budget():
-            advice = f"{plan.suggested.quantisation or plan.suggested.path} would fit"
+        if rough_need(suits.size) <= memory_budget():
+            advice = f"{suits.quantisation or suits.path} would fit"
         say(f"this machine has {size_words(memory())}; {advice}")
     with progress_shown() as progress:
-        file = pull.fetch(plan, progress)
+        file = pull.fetch(wanted, progress, model)
     print(file)
     if arguments.use:
         _remember(file, settings)

@@ -16,7 +16,7 @@ from srbwriter.models.files import (
     quantisation,
     read_header,
 )
-from srbwriter.models.fit import Need, Run, free_memory, memory, memory_budget, need, size_words
+from srbwriter.models.fit import Need, free_memory, memory, memory_budget, need, size_words
 from srbwriter.models.local import LocalModel, Wanted, find, local_models, look_at, pulled, url_file
 from srbwriter.models.recommended import (
     Machine,
@@ -29,7 +29,7 @@ from srbwriter.models.recommended import (
 
 __all__ = [
     "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
-    "RecommendedModel", "RecommendedModels", "Run", "Suitability",
+    "RecommendedModel", "RecommendedModels", "Suitability",
     "Wanted", "find", "free_memory", "is_model", "local_models",
     "look_at", "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header",
     "read_recommended", "recommend", "size_words", "url_file",

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -26,7 +27,7 @@ from srbwriter.models.files import (
     read_header,
     unusable,
 )
-from srbwriter.models.fit import memory_budget, suggest
+from srbwriter.models.fit import suggest
 
 Place = Literal["bundled", "models folder", "Hugging Face", "LM Studio"]
 
@@ -61,7 +62,6 @@ def _folders() -> list[tuple[Place, Path]]:
         ("models folder", paths.models_dir()),
         ("Hugging Face", _hub_cache()),
         ("LM Studio", paths.expanded("~/.lmstudio/models")),
-        ("LM Studio", paths.expanded("~/.cache/lm-studio/models")),
     ]
 
 
@@ -70,26 +70,17 @@ def local_files() -> Iterator[tuple[Place, Path]]:
     yield "bundled", bundled_model()
     seen: set[Path] = set()
     for place, top in _folders():
-        for path in sorted(_files(top)):
-            real = path.resolve()
-            if real not in seen:
+        for path in _files(top):
+            if (real := path.resolve()) not in seen:
                 seen.add(real)
                 yield place, path
 
 
 def _files(top: Path) -> Iterator[Path]:
-    """Yield the first files of the models below ``top``; folders that cannot be read are passed over."""
-    walked: set[str] = set()
-    for folder, below, names in os.walk(top, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in walked:  # a link that leads back up
-            below.clear()
-            continue
-        walked.add(real)
-        below[:] = sorted(name for name in below if not name.startswith(".") and name != "blobs")
-        for name in names:
-            if is_model(name) and not name.startswith(".") and parts_of(name).number == 1:
-                yield Path(folder, name)
+    """Yield the first files of the models below ``top``, also behind links, in order."""
+    for name in sorted(glob("**/*", root_dir=top, recursive=True)):
+        if is_model(name) and parts_of(name).number == 1:
+            yield top / name
 
 
 def local_models() -> list[LocalModel]:
@@ -202,7 +193,7 @@ def pulled(wanted: Wanted) -> Path | None:
     snapshots = _hub_cache() / f"models--{wanted.repo.replace('/', '--')}" / "snapshots"
     for top in (wanted.folder, snapshots):
         found = [
-            path for path in sorted(_files(top))
+            path for path in _files(top)
             if all(path.with_name(name).exists() for name in part_names(path.name))
         ]  # fmt: skip
         if wanted.what:
@@ -210,6 +201,5 @@ def pulled(wanted: Wanted) -> Path | None:
                 found[i] for i in matches([path.relative_to(top).as_posix() for path in found], wanted.what)
             ]
         if found:
-            sizes = [(quantisation(path.name), _size(path)) for path in found]
-            return found[suggest(sizes, lambda size: size <= memory_budget())]
+            return found[suggest([(quantisation(path.name), _size(path)) for path in found])]
     return None

@@ -1,7 +1,7 @@
 """Free models that write prose, as a list that comes with the program: ``recommended.toml``.
 
 Each fact of the list names the public page where it was confirmed; what no page confirms is absent. Reads
-nothing from the network: ``pull.fetch_recommended`` brings a model here.
+nothing from the network: ``pull.fetch`` brings a model here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from srbwriter.models.files import Header, quantisation
+from srbwriter.models.files import quantisation
 from srbwriter.models.fit import GPU_SPARE, VERDICTS, Gpu, Need, Verdict
 from srbwriter.models.local import Wanted, pulled
 
@@ -58,15 +58,6 @@ class RecommendedModel:
     shape: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
 
     @property
-    def header(self) -> Header:
-        """What the header of the file says, as far as ``shape`` knows it."""
-        shape = self.shape
-        keys, layers = shape.get("kv_heads", 0) * shape.get("head_length", 0), shape.get("layers", 0)
-        names = ("layers", "width", "hidden", "heads", "vocabulary")
-        known: dict[str, Any] = {name: shape.get(name, 0) for name in names}
-        return Header("", context=self.context or 0, kv_widths=((keys, keys),) * layers, **known)
-
-    @property
     def step_size(self) -> int:
         """Bytes that a step of eight branches reads: of experts, those that they choose."""
         share = 8 * self.shape.get("experts_used", 1) / self.shape.get("experts", 1)
@@ -78,21 +69,13 @@ class RecommendedModel:
         return f"{self.repository}:{quantisation(self.file) or self.file}"
 
     @property
-    def path(self) -> Path:
-        """Where the file is, in the models folder or the cache of Hugging Face, or where it will be."""
-        wanted = Wanted(self.repository, self.file)
-        return pulled(wanted) or wanted.folder / self.file
+    def wanted(self) -> Wanted:
+        return Wanted(self.repository, self.file)
 
     @property
     def is_here(self) -> bool:
-        return pulled(Wanted(self.repository, self.file)) is not None
-
-    @property
-    def arrived(self) -> int:
-        """Bytes that an interrupted download has left; the next one continues from there."""
-        target = Wanted(self.repository).folder / self.file
-        parts = target.parent.glob(f".{target.name}.*.part")
-        return max((part.stat().st_size for part in parts), default=0)
+        """Whether its file is in the models folder or the cache of Hugging Face."""
+        return pulled(self.wanted) is not None
 
 
 class RecommendedModels(NamedTuple):

@@ -145,7 +145,8 @@ def test_one_model_is_recommended_and_the_others_follow(run: Any, on: Callable[.
 
 def test_a_model_that_is_here_is_not_to_be_fetched(run: Any, on: Callable[..., None]) -> None:
     on(16)
-    put(next(model for model in read_recommended().models if model.name == "Qwen3 4B Base").path)
+    model = next(model for model in read_recommended().models if model.name == "Qwen3 4B Base")
+    put(model.wanted.folder / model.file)
     assert run("recommended")[1].startswith("For this machine: Qwen3 4B Base, fetched.")
 
 

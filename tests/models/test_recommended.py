@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from srbwriter import launch, paths
+from srbwriter import launch
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from srbwriter.models import Machine, RecommendedModel, Wanted, quantisation, read_recommended, recommend
+from srbwriter.models import (
+    Header,
+    Machine,
+    RecommendedModel,
+    Wanted,
+    quantisation,
+    read_recommended,
+    recommend,
+)
 from srbwriter.models.files import is_model
 
 FOUND = read_recommended()
@@ -42,7 +49,12 @@ def test_memory_is_what_the_program_computes(model: RecommendedModel) -> None:
     if model.memory is None:
         return
     assert model.size and model.shape
-    need = launch.model_need(load(every_key(), {}, {}), model.header, model.size).total
+    shape = model.shape
+    keys = shape["kv_heads"] * shape["head_length"]
+    known = {name: shape[name] for name in ("layers", "width", "hidden", "heads", "vocabulary")}
+    widths = ((keys, keys),) * shape["layers"]
+    header = Header("", context=model.context or 0, kv_widths=widths, **known)  # type: ignore[arg-type]
+    need = launch.model_need(load(every_key(), {}, {}), header, model.size).total
     assert abs(need - model.memory) <= 5_000_000, f"memory = {round(need, -7):_}"
     assert need <= MACHINES[model.machine] * 0.75
 
@@ -57,14 +69,3 @@ def test_a_list_without_figures_is_ranked_by_its_order() -> None:
     assert best is not None and best.model == medium
     assert [(row.model, row.verdict) for row in others] == [(small, "fits"), (large, "tight")]
     assert recommend([small], Machine(0, 0))[0] is None
-
-
-def test_what_has_arrived_is_known_without_the_network(tmp_path: Path) -> None:
-    model = FOUND.models[0]
-    folder = paths.models_dir() / model.repository
-    assert model.path == folder / model.file and not model.is_here and model.arrived == 0
-    folder.mkdir(parents=True)
-    (folder / f".{model.file}.0123456789abcdef.part").write_bytes(b"12345")
-    assert model.arrived == 5 and not model.is_here
-    model.path.write_bytes(b"whole")
-    assert model.is_here

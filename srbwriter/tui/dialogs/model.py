@@ -95,11 +95,8 @@ class ModelPicker(Picker):
         size = size_words(model.size) if model.size else "a file"
         if model == self._fetch.model:
             return f"{size}, being fetched now; enter stops that"
-        progress = f"{size} to fetch"
-        if model.arrived:
-            progress = f"{size_words(model.arrived)} of {size} are here, enter continues"
         advice = "; for this machine" if for_this_machine else "; slow here" if row.verdict == "slow" else ""
-        return f"{progress}, {model.kind}{advice}. {model.note}"
+        return f"{size} to fetch, {model.kind}{advice}. {model.note}"
 
     def on_mount(self) -> None:
         self.run_worker(self._look_for_gpus, thread=True)
@@ -138,7 +135,7 @@ class ModelFetch:
         from srbwriter.models import pull  # imports an HTTP client, which would delay a key
 
         try:
-            self.result.set_result(pull.fetch_recommended(model, self._progress))
+            self.result.set_result(pull.fetch(model.wanted, self._progress))
         except BaseException as error:
             self.result.set_exception(error)
 
