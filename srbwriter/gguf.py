@@ -37,17 +37,6 @@ class Damaged(Exception):
         super().__init__(problem)
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether a file begins as GGUF files do; False for one that is missing or cannot be read."""
-    if not path.is_file():  # a pipe would keep us waiting
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
-
-
 class _Head:
     """Little-endian values from the beginning of a file that may end, or lie, anywhere."""
 

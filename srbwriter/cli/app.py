@@ -50,11 +50,9 @@ def run_app(arguments: argparse.Namespace, settings: Settings) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui
-    from srbwriter.cli.models import fetch_named_model
 
     served = any(settings.source(key) == "flag" for key in serve.OPTIONS)
     beside = serve.server_beside(settings) if served else None
-    fetch_named_model(settings)
     code = tui.run(settings, path, beside)
     # Everything is closed and on the disk. Taking apart every module, as Python does at its end, would take
     # longer than all that, with the terminal given back and no prompt in it.

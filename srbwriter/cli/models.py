@@ -12,11 +12,11 @@ from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, say
 from srbwriter.cli.flags import add_actions
-from srbwriter.config import ConfigError, Settings, Table
+from srbwriter.config import Settings, Table, keys, remember
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
-    from srbwriter.models import RecommendedModel
+    from srbwriter.models import RecommendedModel, Wanted
     from srbwriter.models.pull import Progress
 
 
@@ -27,9 +27,12 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     used.add_argument("name", metavar="MODEL", help="a name of the list, or a file")
     actions("forget", "write with the bundled model again")
     actions("recommended", "name the free model for this machine, then others; no network is used")
-    pulled = actions("pull", "fetch a model from Hugging Face, with the token in HF_TOKEN, if set")
+    pulled = actions(
+        "pull", "fetch a model from Hugging Face (a token in HF_TOKEN is sent) or from an address"
+    )
     pulled.add_argument(
-        "model", metavar="OWNER/REPO[:QUANT or FILE]", help="the repository, and the quantisation or file",
+        "model", metavar="OWNER/REPO[:QUANT or FILE] or URL",
+        help="the repository, and the quantisation or file; or the address of a file",
     )  # fmt: skip
     pulled.add_argument("--use", action="store_true", help="write with it from now on")
 
@@ -44,6 +47,7 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter models recommended                         the free model for this machine, and others
       srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
       srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it
+      srbwriter models pull https://host/model.gguf        fetch this file
     """
     match arguments.action:
         case "use":
@@ -65,17 +69,13 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
-    from srbwriter.engine.types import ModelError
     from srbwriter.models import fit, local_models, size_words
 
-    memory, free, in_use = fit.memory(), fit.free_memory(), None
+    memory, free = fit.memory(), fit.free_memory()
     budget = min(fit.memory_budget(), int(free * fit.HOST_SHARE))
-    try:
-        in_use = launch.model_path(settings).resolve()
-        if (error := launch.missing_model(settings)) is not None:
-            say(str(error))
-    except (ModelError, ConfigError) as error:
-        say(str(error))
+    in_use = launch.model_path(settings).resolve()
+    if not in_use.exists():
+        say(f"{in_use}: no such file — srbwriter models use NAME, or srbwriter models forget")
     rows: list[dict[str, Any]] = []
     for model in local_models():
         header, need = model.header, launch.model_need(settings, model.header, model.size)
@@ -110,19 +110,36 @@ def _remember(file: Path | None, settings: Settings) -> None:
     from srbwriter.demo import bundled_model
 
     bundled = file is None or file == bundled_model()
-    launch.remember_model(settings.table, None if file is None or bundled else file.absolute())
+    remember(settings.table, {keys.MODEL: None if file is None or bundled else file.absolute()})
     say(f"srbwriter now writes with {'the bundled model' if bundled else file}")
-    key = launch.model_key(settings)
-    if key is not None and (source := settings.source(key)) in ("environment", "file"):
-        place = key.env if source == "environment" else f"{key.name} in your config.toml"
-        say(f"but {place} says {settings[key]}, and that wins")
+    if (source := settings.source(keys.MODEL)) in ("environment", "file"):
+        place = keys.MODEL.env if source == "environment" else f"{keys.MODEL.name} in your config.toml"
+        say(f"but {place} says {settings[keys.MODEL]}, and that wins")
 
 
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
+    from srbwriter.models import ModelsError, Wanted, pull
+
+    try:
+        wanted = Wanted.parse(arguments.model)
+    except ModelsError:
+        if "://" not in arguments.model:
+            raise
+        with progress_shown() as progress:
+            file = pull.fetch_url(arguments.model, progress)
+    else:
+        file = _pull_from_hub(wanted)
+    print(file)
+    if arguments.use:
+        _remember(file, settings)
+    else:
+        say(f"to write with it: srbwriter models use {file.name}")
+
+
+def _pull_from_hub(wanted: Wanted) -> Path:
     from srbwriter.models import Wanted, memory, memory_budget, pull, size_words
     from srbwriter.models.fit import rough_need
 
-    wanted = Wanted.parse(arguments.model)
     models = pull.list_models(wanted.repo)
     model, suits = pull.choose(models, wanted), pull.choose(models, Wanted(wanted.repo))
     say(f"{model.path}: {size_words(model.size)}, needs about {size_words(rough_need(model.size))} of memory")
@@ -132,19 +149,7 @@ def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
             advice = f"{suits.quantisation or suits.path} would fit"
         say(f"this machine has {size_words(memory())}; {advice}")
     with progress_shown() as progress:
-        file = pull.fetch(wanted, progress, model)
-    print(file)
-    if arguments.use:
-        _remember(file, settings)
-    else:
-        say(f"to write with it: srbwriter models use {file.name}")
-
-
-def fetch_named_model(settings: Settings) -> None:
-    """Fetch the model that ``--hf-repo`` or ``--model-url`` names, if it is to be used and is not here."""
-    if launch.model_key(settings) in launch.REMOTE_KEYS and not launch.elsewhere(settings):
-        with progress_shown() as progress:
-            launch.fetch_model(settings, progress)
+        return pull.fetch(wanted, progress, model)
 
 
 @contextlib.contextmanager

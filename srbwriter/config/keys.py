@@ -107,20 +107,8 @@ CACHE_TYPE = one_of("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_
 # fmt: off
 MODEL = Key[Path | None](
     "model.path", PATH, None,
-    "model file (GGUF), a folder that holds one, or the name of one in the models folder; the bundled one if "
-    "not given", ("--model", "-m", "-d"), variable="SRBWRITER_MODEL",
-)
-HF_REPO = Key[str | None](
-    "model.hf_repo", TEXT, None,
-    "model of a Hugging Face repository, fetched if it is not here: OWNER/REPO or OWNER/REPO:QUANT",
-    ("--hf-repo", "-hfr", "-hf"),
-)
-HF_FILE = Key[str | None](
-    "model.hf_file", TEXT, None,
-    "file of that repository; if not given, the quantisation that suits this machine", ("--hf-file", "-hff"),
-)
-MODEL_URL = Key[str | None](
-    "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu"),
+    "model file (GGUF), or the name of one in the models folder; the bundled one if not given",
+    ("--model", "-m"), variable="SRBWRITER_MODEL",
 )
 CONNECT = Key[str | None](
     "model.connect", ADDRESS, None,

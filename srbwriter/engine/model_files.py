@@ -41,7 +41,7 @@ def sample_digest(path: Path, kind: str = "") -> str:
 def check_file(path: Path) -> None:
     """Refuse what cannot be a GGUF file before llama.cpp sees it. Raises ModelError."""
     if not path.exists():
-        raise ModelError(str(path), "no such file", "correct the path")
+        raise ModelError(str(path), "no such file", "correct the path, or see `srbwriter models`")
     if path.is_dir():
         raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
     if not path.is_file():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from srbwriter import cli, launch, paths
+from srbwriter import launch, paths
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
@@ -111,6 +111,11 @@ def test_a_model_is_pulled_and_used(run: Any, hub: Hub) -> None:
     assert model_in_use() == file
 
 
+def test_a_file_is_pulled_from_its_address(run: Any, hub: Hub) -> None:
+    code, out, _ = run("pull", f"{hub.url}/{REPO}/resolve/main/novelist-Q4_0.gguf")
+    assert (code, out) == (Exit.OK, f"{paths.models_dir() / 'novelist-Q4_0.gguf'}\n")
+
+
 # ---- recommended, on machines of all kinds
 
 CARD = Gpu("RTX 4090", free=24 * 10**9)
@@ -155,37 +160,3 @@ def test_with_more_cores_larger_models_are_fast_enough(run: Any, on: Callable[..
     assert run("recommended")[1].startswith("For this machine: Qwen3 30B-A3B Base")
     on(64, CARD, cores=2)
     assert "Mistral Small 24B Base" in run("recommended")[1]
-
-
-# ---- the flags
-
-
-@pytest.fixture
-def real_hub(hub: Hub) -> Hub:
-    """A hub with a model that really writes."""
-    hub.repositories[REPO] = {"storyteller-Q8_0.gguf": bundled_model().read_bytes()}
-    return hub
-
-
-WRITE = ("write", "Once", "-n", "1", "--max-tokens", "2", "--gpu-layers", "0", "--ctx-size", "256")
-
-
-def write(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str, str]:
-    code = cli.main([*WRITE, *flags])
-    return (code, *capsys.readouterr())
-
-
-def test_a_repository_named_by_a_flag_is_fetched_once(
-    real_hub: Hub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = write(capsys, "-hfr", REPO)
-    assert code == Exit.OK and out.strip() and "storyteller-Q8_0.gguf: 100 %" in err
-    real_hub.asked.clear()
-    assert write(capsys, "--hf-repo", REPO, "-hff", "storyteller-Q8_0.gguf")[0] == Exit.OK
-    assert not real_hub.asked
-
-
-def test_an_address_given_by_a_flag_is_fetched(real_hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    url = f"{real_hub.url}/{REPO}/resolve/main/storyteller-Q8_0.gguf"
-    assert write(capsys, "--model-url", url)[0] == Exit.OK
-    assert (paths.models_dir() / "storyteller-Q8_0.gguf").exists()

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from srbwriter import launch
-from srbwriter.config import keys
+from srbwriter.config import keys, remember
 from srbwriter.engine import types as engine_types
 from srbwriter.models import (
     Cancelled,
@@ -200,8 +200,8 @@ class ModelFetch:
     def _keep(self, screen: WriteScreen, name: str, file: Path) -> None:
         """Make the model the default for later runs, now that it has been loaded."""
         preferences = screen.app.preferences
-        launch.remember_model(preferences.table, file)
-        rows = (keys.MODEL, *launch.REMOTE_KEYS, keys.CONNECT)
+        remember(preferences.table, {keys.MODEL: file})
+        rows = (keys.MODEL, keys.CONNECT)
         named = [key.name for key in rows if preferences.source(key) in ("environment", "file")]
         until = f"until you leave, since {named[0]} in your settings names another" if named else ""
         writes = screen.app.way_to("generate")
