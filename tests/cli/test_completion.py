@@ -56,9 +56,9 @@ def test_bash_completes_commands_flags_actions_and_values(scripts: Path) -> None
 
 @pytest.mark.needs("bash")
 def test_bash_completes_titles_models_and_themes(scripts: Path) -> None:
-    for title in ("The Orchard", "The Mill", "A day's end"):
+    for title in ("The Orchard", "The Mill", "The Mill", "A day's end"):
         make(title)
-    assert complete(scripts, "info", "The") == {r"The\ Orchard", r"The\ Mill"}
+    assert complete(scripts, "info", "The") == {r"The\ Orchard", "The-Mill", "The-Mill-2"}, "each its own"
     assert complete(scripts, "backup", "make", r"The\ O") == {r"The\ Orchard"}
     assert complete(scripts, "A") == {r"A\ day\'s\ end"}
     assert complete(scripts, "models", "use", "") == complete(scripts, "--model", "story") == {"storyteller"}
