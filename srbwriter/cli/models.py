@@ -16,7 +16,7 @@ from srbwriter.config import Settings, Table, keys, remember
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
-    from srbwriter.models import RecommendedModel, Wanted
+    from srbwriter.models import RecommendedModel
     from srbwriter.models.pull import Progress
 
 
@@ -31,8 +31,8 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
         "pull", "fetch a model from Hugging Face (a token in HF_TOKEN is sent) or from an address"
     )
     pulled.add_argument(
-        "model", metavar="OWNER/REPO[:QUANT or FILE] or URL",
-        help="the repository, and the quantisation or file; or the address of a file",
+        "model", metavar="OWNER/REPO[:QUANT], OWNER/REPO/FILE or URL",
+        help="the repository, and the quantisation (else Q4_K_M) or file; or the address of a file",
     )  # fmt: skip
     pulled.add_argument("--use", action="store_true", help="write with it from now on")
 
@@ -45,8 +45,8 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter models use ~/Downloads/novelist.gguf       write with it from now on
       srbwriter models forget                              write with the bundled one again
       srbwriter models recommended                         the free model for this machine, and others
-      srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
-      srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it
+      srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face
+      srbwriter models pull OWNER/REPO:Q5_K_M --use        fetch this quantisation, and use it
       srbwriter models pull https://host/model.gguf        fetch this file
     """
     match arguments.action:
@@ -84,7 +84,6 @@ def _list(settings: Settings, *, as_json: bool) -> None:
             "path": str(model.path),
             "place": model.place,
             "size": model.size,
-            "quantisation": model.quantisation,
             "context": header.context if header else 0,
             "memory": need.total if header else None,
             "verdict": need.verdict(memory, budget) if header else "unusable",
@@ -118,38 +117,15 @@ def _remember(file: Path | None, settings: Settings) -> None:
 
 
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.models import ModelsError, Wanted, pull
+    from srbwriter.models import pull
 
-    try:
-        wanted = Wanted.parse(arguments.model)
-    except ModelsError:
-        if "://" not in arguments.model:
-            raise
-        with progress_shown() as progress:
-            file = pull.fetch_url(arguments.model, progress)
-    else:
-        file = _pull_from_hub(wanted)
+    with progress_shown() as progress:
+        file = pull.fetch(arguments.model, progress)
     print(file)
     if arguments.use:
         _remember(file, settings)
     else:
         say(f"to write with it: srbwriter models use {file.name}")
-
-
-def _pull_from_hub(wanted: Wanted) -> Path:
-    from srbwriter.models import Wanted, memory, memory_budget, pull, size_words
-    from srbwriter.models.fit import rough_need
-
-    models = pull.list_models(wanted.repo)
-    model, suits = pull.choose(models, wanted), pull.choose(models, Wanted(wanted.repo))
-    say(f"{model.path}: {size_words(model.size)}, needs about {size_words(rough_need(model.size))} of memory")
-    if rough_need(model.size) > memory_budget():
-        advice = "a smaller model would be faster"
-        if rough_need(suits.size) <= memory_budget():
-            advice = f"{suits.quantisation or suits.path} would fit"
-        say(f"this machine has {size_words(memory())}; {advice}")
-    with progress_shown() as progress:
-        return pull.fetch(wanted, progress, model)
 
 
 @contextlib.contextmanager
@@ -193,11 +169,11 @@ def _recommended(settings: Settings) -> None:
     if best is None:
         print(_NONE)
     else:
-        here = "fetched" if best.model.is_here else f"{size_words(best.model.size or 0)} to fetch"
+        here = "fetched" if best.model.path.exists() else f"{size_words(best.model.size or 0)} to fetch"
         print(f"For this machine: {best.model.name}, {here}.\n  {_command(best.model)}")
     for model, verdict in others:
         sizes = f"{size_words(model.size or 0)}, needs {size_words(model.memory or 0)} of memory"
-        here = "fetched" if model.is_here else verdict
+        here = "fetched" if model.path.exists() else verdict
         print(f"\n{model.name} ({here}): {model.kind}, {sizes}, {model.licence}\n  {_command(model)}")
     gpus = "".join(f", {gpu.name} {size_words(gpu.free)} free" for gpu in machine.gpus) or ", no GPU is used"
     say(f"this machine has {size_words(machine.memory)} of memory{gpus}; models need theirs for eight panes")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Generic, LiteralString, TypeVar, cast
+from typing import Any, Generic, LiteralString, NamedTuple, TypeVar, cast
 
 from srbwriter.addresses import normal_address
 from srbwriter.paths import expanded
@@ -14,29 +14,19 @@ Word = TypeVar("Word", bound=LiteralString)
 Exact = TypeVar("Exact", int, str, bool)
 
 
-class Kind(Generic[T_co]):
-    """One type of value. (A plain class: loading ``dataclasses`` would be a tenth of ``--help``.)
+class Kind(NamedTuple, Generic[T_co]):
+    """One type of value.
 
     ``read`` takes a parsed TOML value, ``parse`` makes such a value of a flag or a variable; both raise
     ValueError for what they cannot read. ``expected`` completes "expected …". ``choices`` are all words it
     takes.
     """
 
-    __slots__ = ("choices", "expected", "metavar", "parse", "read")
-
-    def __init__(
-        self,
-        expected: str,
-        metavar: str,
-        read: Callable[[object], T_co],
-        parse: Callable[[str], object] = str,
-        choices: tuple[str, ...] = (),
-    ) -> None:
-        self.expected: Final = expected
-        self.metavar: Final = metavar
-        self.read: Final = read
-        self.parse: Final = parse
-        self.choices: Final = choices
+    expected: str
+    metavar: str
+    read: Callable[[object], T_co]
+    parse: Callable[[str], object] = str
+    choices: tuple[str, ...] = ()
 
 
 def _only(kind: type[Exact]) -> Callable[[object], Exact]:
@@ -80,13 +70,8 @@ def _path(value: object) -> Path:
     return expanded(value)
 
 
-def _address(value: object) -> str | None:
-    """Read one address. A list of at most one is taken as well: lists were the form of earlier versions."""
-    texts = [value] if isinstance(value, str) else _list(_only(str))(value)
-    found = [address for text in texts for address in text.replace(",", " ").split()]
-    if not found and not isinstance(value, str):
-        return None
-    (address,) = found
+def _address(value: object) -> str:
+    address = _only(str)(value).strip()
     normal_address(address)
     return address
 
@@ -115,13 +100,9 @@ LAYERS = Kind(
 )
 
 
-def one_of(*words: Word, former: Mapping[str, Word] | None = None) -> Kind[Word]:
-    """Return the kind of value that is one of ``words``.
-
-    ``former`` names the word for each word of an earlier version that is still read.
-    """
+def one_of(*words: Word) -> Kind[Word]:
+    """Return the kind of value that is one of ``words``."""
     known: dict[object, Word] = {word: word for word in words}
-    known.update(former or {})
 
     def read(value: object) -> Word:
         if not isinstance(value, str) or value not in known:

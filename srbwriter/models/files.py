@@ -46,13 +46,6 @@ def unusable(path: Path, problem: str, cure: str = "") -> ModelsError:
 _SPLIT = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)
 """As llama.cpp's ``llama_split_path`` names them."""
 
-_QUANTISATION = re.compile(
-    r"(?:^|[^a-z0-9])((?:ud-)?(?:i?q\d(?:_[a-z0-9]+)*|tq\d_\d|mxfp4(?:_moe)?|nvfp4|bf16|f16|f32|fp16|fp32))"
-    r"(?=$|[^a-z0-9_])",
-    re.IGNORECASE,
-)
-"""The types that ``llama-quantize`` and the converters write into file names, and Unsloth's ``UD-``."""
-
 _NO_WRITER = re.compile(r"(?:^|[-_.])(?:mmproj|imatrix)(?:[-_.]|$)", re.IGNORECASE)
 """Files beside a model that write nothing: projectors of images, and measurements for quantising."""
 
@@ -78,12 +71,6 @@ def part_names(name: str) -> list[str]:
         return [name]
     count = int(found["count"])
     return [f"{found['stem']}-{number:05d}-of-{found['count']}{name[-5:]}" for number in range(1, count + 1)]
-
-
-def quantisation(name: str) -> str:
-    """Return the quantisation a file name speaks of, in capitals; empty if it speaks of none."""
-    found = _QUANTISATION.findall(parts_of(PurePath(name).name).stem)
-    return found[-1].upper() if found else ""
 
 
 def is_model(name: str) -> bool:

@@ -18,9 +18,6 @@ from srbwriter.models.files import Header
 USABLE = 0.75
 """Share of the memory that a model may take; the rest is for the system and other programs."""
 
-ROUGH_SHARE, ROUGH_BYTES = 1.1, 1_500_000_000
-"""What a model needs beside its weights, roughly: as models of 1 to 12 billion parameters do."""
-
 
 def memory() -> int:
     """Return the bytes of memory this process could use: the machine's, or less in a container."""
@@ -131,33 +128,6 @@ def need(header: Header | None, weights: int, run: Run, layers: slice = slice(No
     scores = 2 if run.flash_attention else 4 * (1 + header.heads)  # mask, scores of each head
     logits = 4 * run.outputs * header.vocabulary
     return Need(weights, int(run.cells * bits / 8), rows + logits + run.batch * run.cells * scores)
-
-
-# ---- which of several quantisations suits
-
-_FULL = {"F32", "FP32", "F16", "FP16", "BF16"}
-_FINEST = 6
-"""Bits above which a reader sees no difference: Q6_K's perplexity is within 0.1 % of the full model's
-(table in llama.cpp's ``tools/quantize/README.md``)."""
-
-
-def rough_need(weights: int) -> int:
-    """Return about how many bytes of memory a model needs of which only the size is known."""
-    return int(weights * ROUGH_SHARE) + ROUGH_BYTES
-
-
-def suggest(sizes: Sequence[tuple[str, int]]) -> int:
-    """Return which of several quantisations to take: the finest that fits, up to six bits; else the smallest.
-
-    ``sizes`` are the name of the quantisation and the bytes of weights of each.
-    """
-    everyone = list(range(len(sizes)))
-    small = [i for i in everyone if sizes[i][0] not in _FULL] or everyone
-    modest = [i for i in small if int(next(filter(str.isdigit, sizes[i][0]), "0")) <= _FINEST] or small
-    for group in (modest, small):
-        if fitting := [i for i in group if rough_need(sizes[i][1]) <= memory_budget()]:
-            return max(fitting, key=lambda i: sizes[i][1])
-    return min(everyone, key=lambda i: sizes[i][1])
 
 
 # ---- where a model runs: layers on GPUs, and a context that the memory holds

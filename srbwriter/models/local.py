@@ -6,28 +6,23 @@ Headers are read only for a list; finding a model by its name reads no file.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from glob import glob
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
 from srbwriter.models.files import (
-    SUFFIX,
     Header,
     ModelsError,
     is_model,
     part_names,
     parts_of,
-    quantisation,
     read_header,
     unusable,
 )
-from srbwriter.models.fit import suggest
 
 Place = Literal["bundled", "models folder", "Hugging Face", "LM Studio"]
 
@@ -43,7 +38,6 @@ class LocalModel:
     path: Path
     name: str
     size: int
-    quantisation: str
     header: Header | None
     problem: str = ""
 
@@ -97,7 +91,7 @@ def look_at(path: Path, place: Place = "models folder") -> LocalModel:
         header = read_header(path)
     except ModelsError as error:
         problem = error.problem
-    return LocalModel(place, path, parts_of(path.name).stem, size, quantisation(path.name), header, problem)
+    return LocalModel(place, path, parts_of(path.name).stem, size, header, problem)
 
 
 def _size(path: Path) -> int:
@@ -129,77 +123,3 @@ def find(name: str) -> Path:
     if len(nearest) > 1:
         raise ModelsError(f"several models are called {name}: {', '.join(map(str, nearest))} — give the path")
     return nearest[0]
-
-
-# ---- models of the net, as people name them
-
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A request: a repository, and a quantisation or file of it, if one was named."""
-
-    repo: str
-    what: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Wanted:
-        """Read ``OWNER/REPO[:QUANT or FILE]``; a page's address will do. Raises ModelsError."""
-        bare = re.sub(r"^(https?://)?(huggingface\.co|hf\.co)/", "", text.strip())
-        repo, _, what = bare.partition(":")
-        if not _REPOSITORY.fullmatch(repo) or any(part.strip(".") == "" for part in repo.split("/")):
-            raise ModelsError(
-                f"{text}: expected OWNER/REPO, OWNER/REPO:QUANT or OWNER/REPO:FILE — "
-                "`srbwriter models recommended` lists models by these names"
-            )
-        return cls(repo, what)
-
-    @property
-    def folder(self) -> Path:
-        """Where models of the repository are kept: ``OWNER/REPO``, as LM Studio keeps its own."""
-        return paths.models_dir() / self.repo
-
-
-def matches(files: Sequence[str], what: str) -> list[int]:
-    """Return the places of the files that ``what`` names: by path, by name, or by quantisation."""
-    kinds = [quantisation(file) for file in files]
-    for names, wanted in (
-        (files, what), ([PurePosixPath(file).name for file in files], what), (kinds, what.upper()),
-        ([kind.removeprefix("UD-") for kind in kinds], what.upper()),
-    ):  # fmt: skip
-        if found := [index for index, name in enumerate(names) if name == wanted]:
-            return found
-    return []
-
-
-def url_file(folder: Path, url: str) -> Path:
-    """Return where in ``folder`` a model from ``url`` is kept. Raises ModelsError if that is no address."""
-    try:
-        parsed = urlsplit(url)
-        name = PurePosixPath(unquote(parsed.path)).name
-    except ValueError:
-        parsed, name = urlsplit(""), ""
-    if parsed.scheme not in ("http", "https") or not parsed.netloc or not name.strip("."):
-        raise ModelsError(f"{url}: expected the address of a GGUF file, beginning with http:// or https://")
-    return folder / (name if name.lower().endswith(SUFFIX) else f"{name}{SUFFIX}")
-
-
-def pulled(wanted: Wanted) -> Path | None:
-    """Return the model of a hub's repository that is here already; None if it must be fetched.
-
-    Where several are here and none was named, the one that suits this machine.
-    """
-    snapshots = _hub_cache() / f"models--{wanted.repo.replace('/', '--')}" / "snapshots"
-    for top in (wanted.folder, snapshots):
-        found = [
-            path for path in _files(top)
-            if all(path.with_name(name).exists() for name in part_names(path.name))
-        ]  # fmt: skip
-        if wanted.what:
-            found = [
-                found[i] for i in matches([path.relative_to(top).as_posix() for path in found], wanted.what)
-            ]
-        if found:
-            return found[suggest([(quantisation(path.name), _size(path)) for path in found])]
-    return None

@@ -1,7 +1,6 @@
 """Downloads models: from a repository of the Hugging Face hub, or from any address.
 
-A hub is asked two things (a repository's list of files, and the files), through httpx, which is here anyway:
-the hub's own library would add 27 MB and a second way to download. ``HF_ENDPOINT`` names another hub;
+Uses httpx, which is here anyway: the hub's own library would add 27 MB. ``HF_ENDPOINT`` names another hub;
 ``HF_TOKEN`` is sent to the hub alone. A file appears under its name complete and checked, or not at all: an
 incomplete download is kept in a part file beside the target, and the next attempt resumes at its end.
 """
@@ -11,12 +10,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
-from urllib.parse import quote
+from typing import BinaryIO, Protocol
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
@@ -27,11 +26,9 @@ from srbwriter.models.files import (
     is_model,
     part_names,
     parts_of,
-    quantisation,
     read_header,
 )
-from srbwriter.models.fit import size_words, suggest
-from srbwriter.models.local import Wanted, matches, url_file
+from srbwriter.models.fit import size_words
 from srbwriter.version import __version__
 
 ENDPOINT = "https://huggingface.co"
@@ -58,93 +55,69 @@ class Progress(Protocol):
     def __call__(self, name: str, done: int, total: int, /) -> None: ...
 
 
-class HubModel(NamedTuple):
-    """A model at the hub: its files with their addresses, and its bytes."""
-
-    files: Mapping[str, str]
-    size: int
-
-    @property
-    def path(self) -> str:
-        return next(iter(self.files))
-
-    @property
-    def quantisation(self) -> str:
-        return quantisation(self.path)
-
-
-def list_models(repo: str) -> list[HubModel]:
-    """Return the GGUF models of a repository that are whole, small ones first. Raises ModelsError."""
-    hub = _hub()
-    mirror = ", which HF_ENDPOINT names," if hub != ENDPOINT else ""
-    url, sizes = f"{hub}/api/models/{repo}", dict[str, int]()
-    try:
-        with _client() as client:
-            answer = client.get(url, params={"blobs": "true"}, headers=_headers(url))
-        if answer.is_error:
-            raise _refusal(answer, f"{hub}/{repo}")
-        document = cast("dict[str, Any]", answer.json())
-        base = f"{hub}/{repo}/resolve/{quote(str(document['sha']))}"
-        for row in cast("list[dict[str, Any]]", document["siblings"]):
-            path = str(row["rfilename"])
-            if ".." in PurePosixPath(path).parts or path.startswith("/") or "\\" in path:
-                raise ValueError(path)
-            sizes[path] = int((row.get("lfs") or row).get("size") or 0)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        cure = "correct or unset HF_ENDPOINT" if mirror else "check the network"
-        why = str(error) or type(error).__name__
-        raise DownloadError(f"{hub}{mirror} does not answer ({why}) — {cure}, or try again later") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        cure = "HF_ENDPOINT names no hub: correct it or unset it" if mirror else "try again later"
-        raise DownloadError(f"{hub}: the answer is no list of files — {cure}") from error
-    found: list[HubModel] = []
-    for path in map(PurePosixPath, filter(is_model, sizes)):
-        names = [str(path.with_name(name)) for name in part_names(path.name)]
-        if parts_of(path.name).number == 1 and all(name in sizes for name in names):
-            files = {name: f"{base}/{quote(name)}" for name in names}
-            found.append(HubModel(files, sum(sizes[name] for name in names)))
-    if not found:
-        raise ModelsError(f"{repo} holds no GGUF model — look for a repository whose name ends in GGUF")
-    return sorted(found, key=lambda model: (model.size, model.path))
-
-
-def choose(models: list[HubModel], wanted: Wanted) -> HubModel:
-    """Return the model named by its quantisation or its file, or what suits this machine.
-
-    Raises ModelsError with those there are.
-    """
-    if not wanted.what:
-        return models[suggest([(model.quantisation, model.size) for model in models])]
-    matching = matches([model.path for model in models], wanted.what)
-    if len(matching) == 1:
-        return models[matching[0]]
-    if matching:
-        several = ", ".join(models[index].path for index in matching)
-        raise ModelsError(f"{wanted.repo} has several {wanted.what} — name one: {several}")
-    listed = ", ".join(f"{model.quantisation or model.path} ({size_words(model.size)})" for model in models)
-    raise ModelsError(f"{wanted.repo} has no {wanted.what} — there are {listed}")
-
-
-def fetch(wanted: Wanted, progress: Progress, model: HubModel | None = None) -> Path:
+def fetch(name: str, progress: Progress) -> Path:
     """Bring every file of a model into the models folder; return the first. Raises ModelsError.
 
     May run on a thread of an app: ``progress`` is called there, often. After the last byte, computing the
-    checksum takes a second or two for each gigabyte. ``model`` is the one that is chosen already.
+    checksum takes a second or two for each gigabyte.
+
+    Args:
+        name: ``OWNER/REPO/FILE``, ``OWNER/REPO:QUANT`` or ``OWNER/REPO``, or the address of a file.
+        progress: is told how much has arrived.
     """
-    model = model or choose(list_models(wanted.repo), wanted)
-    for name, url in model.files.items():
-        _download(url, wanted.folder / name, progress)
-    return wanted.folder / model.path
-
-
-def fetch_url(url: str, progress: Progress) -> Path:
-    """Bring the file at ``url`` into the models folder, unless it is there. Raises ModelsError."""
-    target = url_file(paths.models_dir(), url)
-    _download(url, target, progress)
-    return target
+    url = name if "://" in name else _hub_address(name)
+    url = re.sub(r"^(https://huggingface\.co/[^/]+/[^/]+)/blob/", r"\1/resolve/", url)  # the page of a file
+    in_hub = re.fullmatch(rf"[^?#]*/{_REPOSITORY}/resolve/[^/]+/([^?#]+)", url)
+    file = PurePosixPath(unquote(in_hub[2] if in_hub else urlsplit(url).path.rpartition("/")[2]))
+    if not url.startswith(("http://", "https://")) or not is_model(file.name) or ".." in file.parts:
+        raise ModelsError(f"{name}: expected the address of a GGUF file, {_FORMS}")
+    folder = paths.models_dir() / (in_hub[1] if in_hub else "")
+    beside, rest = url.partition("?")[0].rpartition("/")[0], url.partition("?")[2]
+    for part in part_names(file.name):
+        address = f"{beside}/{quote(part)}" + f"?{rest}" * bool(rest)
+        _download(address, folder / file.with_name(part), progress)
+    return folder / file.with_name(part_names(file.name)[0])
 
 
 # ---- the hub
+
+_REPOSITORY = r"([\w-][\w.-]*/[\w-][\w.-]*)"
+_FORMS = "or OWNER/REPO, OWNER/REPO:QUANT, OWNER/REPO/FILE — `srbwriter models recommended` lists models"
+_QUANT = "Q4_K_M"  # where none is named, as in llama.cpp
+
+
+def _hub_address(name: str) -> str:
+    """Return the address of a file that is named by its repository. Raises ModelsError."""
+    named = re.fullmatch(rf"{_REPOSITORY}(?::([\w-]+)|/(.+\.gguf))?", name.removeprefix("hf.co/"))
+    if named is None:
+        raise ModelsError(f"{name}: expected {_FORMS.removeprefix('or ')}")
+    repo, quant, file = named.groups()
+    return f"{_hub()}/{repo}/resolve/main/{quote(file or _find_file(repo, quant or _QUANT))}"
+
+
+def _find_file(repo: str, quant: str) -> str:
+    """Return the file of a repository with this quantisation. Raises ModelsError, with those there are."""
+    hub = _hub()
+    cure = "check the network" if hub == ENDPOINT else "correct or unset HF_ENDPOINT, which names it"
+    url = f"{hub}/api/models/{repo}"
+    try:
+        with _client() as client:
+            answer = client.get(url, headers=_headers(url))
+        if answer.is_error:
+            raise _refusal(answer, f"{hub}/{repo}")
+        files = [str(row["rfilename"]) for row in answer.json()["siblings"]]
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        why = str(error) or type(error).__name__
+        raise DownloadError(f"{hub} does not answer ({why}) — {cure}, or try again later") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise DownloadError(f"{hub}: the answer is no list of files — {cure}, or try again later") from error
+    models = [file for file in files if is_model(file) and parts_of(PurePosixPath(file).name).number == 1]
+    if not models:
+        raise ModelsError(f"{repo} holds no GGUF model — look for a repository whose name ends in GGUF")
+    wanted = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
+    if not (found := list(filter(wanted.search, models))):
+        raise ModelsError(f"{repo} has no {quant} — name one of its files: {', '.join(models)}")
+    return min(found, key=len)
 
 
 def _client() -> httpx.Client:

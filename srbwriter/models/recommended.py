@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from srbwriter.models.files import quantisation
+from srbwriter import paths
 from srbwriter.models.fit import GPU_SPARE, VERDICTS, Gpu, Need, Verdict
-from srbwriter.models.local import Wanted, pulled
 
 _FILE = Path(__file__).with_name("recommended.toml")
 
@@ -65,17 +64,13 @@ class RecommendedModel:
 
     @property
     def pull_name(self) -> str:
-        """What ``srbwriter models pull`` takes: ``OWNER/REPO:QUANT``, or the file."""
-        return f"{self.repository}:{quantisation(self.file) or self.file}"
+        """What ``srbwriter models pull`` takes."""
+        return f"{self.repository}/{self.file}"
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.repository, self.file)
-
-    @property
-    def is_here(self) -> bool:
-        """Whether its file is in the models folder or the cache of Hugging Face."""
-        return pulled(self.wanted) is not None
+    def path(self) -> Path:
+        """Where its file is, or will be."""
+        return paths.models_dir() / self.pull_name
 
 
 class RecommendedModels(NamedTuple):

@@ -30,7 +30,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setenv("HF_ENDPOINT", started.url)
         monkeypatch.delenv("HF_TOKEN", raising=False)
         started.repositories[REPO] = {
-            "novelist-Q4_0.gguf": gguf(weights=5_000),
+            "novelist-Q4_K_M.gguf": gguf(weights=5_000),
             "novelist-F16.gguf": gguf(weights=20_000),
         }
         yield started
@@ -105,15 +105,10 @@ def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path) -> None:
 
 def test_a_model_is_pulled_and_used(run: Any, hub: Hub) -> None:
     code, out, err = run("pull", REPO, "--use")
-    file = paths.models_dir() / REPO / "novelist-Q4_0.gguf"
+    file = paths.models_dir() / REPO / "novelist-Q4_K_M.gguf"
     assert (code, out) == (Exit.OK, f"{file}\n")
-    assert "novelist-Q4_0.gguf: 5 KB, needs about" in err and "novelist-Q4_0.gguf: 100 %" in err
+    assert "novelist-Q4_K_M.gguf: 100 %" in err
     assert model_in_use() == file
-
-
-def test_a_file_is_pulled_from_its_address(run: Any, hub: Hub) -> None:
-    code, out, _ = run("pull", f"{hub.url}/{REPO}/resolve/main/novelist-Q4_0.gguf")
-    assert (code, out) == (Exit.OK, f"{paths.models_dir() / 'novelist-Q4_0.gguf'}\n")
 
 
 # ---- recommended, on machines of all kinds
@@ -139,7 +134,9 @@ def test_one_model_is_recommended_and_the_others_follow(run: Any, on: Callable[.
     lines = out.splitlines()
     assert code == Exit.OK
     assert lines[0] == "For this machine: Qwen3 4B Base, 2.5 GB to fetch."
-    assert lines[1] == "  srbwriter models pull mradermacher/Qwen3-4B-Base-GGUF:Q4_K_M --use"
+    assert (
+        lines[1] == "  srbwriter models pull mradermacher/Qwen3-4B-Base-GGUF/Qwen3-4B-Base.Q4_K_M.gguf --use"
+    )
     assert [line.partition("): ")[0] for line in lines[3::3]] == [
         "SmolLM3 3B (fits", "Qwen3 1.7B Base (fits", "Mistral Nemo 12B Instruct (slow",
         "Mistral Nemo 12B Base (slow", "Qwen3 30B-A3B Base (too large",
@@ -151,7 +148,7 @@ def test_one_model_is_recommended_and_the_others_follow(run: Any, on: Callable[.
 def test_a_model_that_is_here_is_not_to_be_fetched(run: Any, on: Callable[..., None]) -> None:
     on(16)
     model = next(model for model in read_recommended().models if model.name == "Qwen3 4B Base")
-    put(model.wanted.folder / model.file)
+    put(model.path)
     assert run("recommended")[1].startswith("For this machine: Qwen3 4B Base, fetched.")
 
 

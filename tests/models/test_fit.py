@@ -7,13 +7,12 @@ from dataclasses import replace
 from itertools import accumulate, cycle, islice
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.models import Header, fit, need, read_header
-from srbwriter.models.fit import GPU_SPARE, HOST_SHARE, Gpu, Need, Placement, Run, place, suggest
+from srbwriter.models import Header, need, read_header
+from srbwriter.models.fit import GPU_SPARE, HOST_SHARE, Gpu, Need, Placement, Run, place
 
 GB = 10**9
 NOVELIST = Header(
@@ -35,15 +34,6 @@ def test_the_bundled_models_cache_is_what_llama_cpp_reserves() -> None:
     header = read_header(bundled_model())
     width = sum(key + value for key, value in header.kv_widths)
     assert need(header, 7, Run(4608)) == Need(7, 4608 * width * 2, need(header, 0, Run(4608)).compute)
-
-
-def test_the_finest_that_fits_is_suggested_up_to_six_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = [("F16", 160), ("Q8_0", 85), ("Q6_K", 60), ("Q4_K_M", 45), ("Q2_K", 30)]
-    for size, expected in ((100, "Q6_K"), (60, "Q6_K"), (59, "Q4_K_M"), (30, "Q2_K"), (5, "Q2_K")):
-        monkeypatch.setattr(fit, "memory_budget", lambda size=size: fit.rough_need(size))
-        assert sizes[suggest(sizes)][0] == expected
-    assert suggest([("F16", 1600)]) == 0
-    assert suggest([("Q8_0", 1), ("F16", 2)]) == 0
 
 
 def test_without_a_gpu_and_with_memory_nothing_is_changed() -> None:

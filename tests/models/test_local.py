@@ -10,10 +10,8 @@ from srbwriter import paths
 from srbwriter.demo import bundled_model
 from srbwriter.models import (
     ModelsError,
-    Wanted,
     find,
     local_models,
-    pulled,
 )
 from srbwriter.models.local import local_files
 from tests.models.gguf_files import SHAPE, gguf, put
@@ -78,12 +76,3 @@ def test_two_of_one_name_need_a_path(home: Path) -> None:
     assert str(first) in str(caught.value) and str(second) in str(caught.value)
     first.unlink()
     assert find("a") == second, "the models folder comes before the folders of others"
-
-
-def test_what_was_pulled_is_found_without_the_hub(home: Path) -> None:
-    assert pulled(Wanted("o/r")) is None
-    cached = snapshot(home, "o/r", "b-Q8_0.gguf")
-    assert pulled(Wanted("o/r", "Q8_0")) == cached
-    mine = put(paths.models_dir() / "o" / "r" / "b-Q4_0.gguf")
-    assert pulled(Wanted("o/r")) == mine
-    assert pulled(Wanted("o/r", "q4_0")) == mine and pulled(Wanted("o/r", "Q3_K")) is None

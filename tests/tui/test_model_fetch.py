@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
-from srbwriter.models import RecommendedModel, pulled, recommended
+from srbwriter.models import RecommendedModel, recommended
 from srbwriter.tui.dialogs.picker import Picker
 from tests.fakes import hub
 from tests.fakes.hub import Hub
@@ -102,13 +102,13 @@ async def test_a_recommended_model_that_fits_is_fetched_loaded_and_kept(
         assert rows[1] == "Novelist 3B  9 MB to fetch, base; for this machine. Writes whole chapters."
         await bench.press(*"novelist", "enter")
         await ended(bench)
-        assert bench.session.loader.path == pulled(novelist.wanted) and bench.session.text() == "It rained."
+        assert bench.session.loader.path == novelist.path and bench.session.text() == "It rained."
         assert not paths.overlay_file().exists(), "it is not known yet whether it can be loaded"
         await bench.press(*" Hard")
         bench.session.finish_loading()
         await bench.settle()
         assert "Novelist 3B writes from now on. ^n writes branches with it." in bench.said
-        assert str(pulled(novelist.wanted)) in paths.overlay_file().read_text("utf-8")
+        assert str(novelist.path) in paths.overlay_file().read_text("utf-8")
         assert bench.screen.editor.text == "It rained. Hard"
         bench.screen.run("model")
         await opened(bench, Picker)
@@ -135,7 +135,7 @@ async def test_a_fetch_is_stopped_and_continued_in_the_list(
         our_hub.hold_after = None
         await choose(bench)
         await ended(bench)
-        assert bench.session.loader.path == pulled(novelist.wanted)
+        assert bench.session.loader.path == novelist.path
         start = our_hub.files_asked()[-1].headers["Range"]
         assert start != "bytes=0-" and our_hub.files_asked()[-1].headers["Range"].startswith("bytes=")
 

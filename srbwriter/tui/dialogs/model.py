@@ -78,7 +78,7 @@ class ModelPicker(Picker):
         best, others = recommend(read_recommended().models, machine)
         rows = [row for row in others if row.verdict in ("fits", "slow")]
         for row in [best, *rows] if best is not None else rows:
-            if not row.model.is_here:
+            if not row.model.path.exists():
                 about = self._about_missing(row, for_this_machine=row is best)
                 found.append(Choice(row.model, row.model.name, about))
         return found
@@ -135,7 +135,7 @@ class ModelFetch:
         from srbwriter.models import pull  # imports an HTTP client, which would delay a key
 
         try:
-            self.result.set_result(pull.fetch(model.wanted, self._progress))
+            self.result.set_result(pull.fetch(model.pull_name, self._progress))
         except BaseException as error:
             self.result.set_exception(error)
 
