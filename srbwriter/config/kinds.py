@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, LiteralString, NamedTuple, TypeVar, cast
+from typing import Generic, LiteralString, NamedTuple, TypeVar, cast
 
 from srbwriter.addresses import normal_address
 from srbwriter.paths import expanded
@@ -12,6 +12,7 @@ from srbwriter.paths import expanded
 T_co = TypeVar("T_co", covariant=True)
 Word = TypeVar("Word", bound=LiteralString)
 Exact = TypeVar("Exact", int, str, bool)
+Item = TypeVar("Item")
 
 
 class Kind(NamedTuple, Generic[T_co]):
@@ -46,10 +47,10 @@ def _number(value: object) -> float:
     return float(value)
 
 
-def _list(read: Callable[[object], Any]) -> Callable[[object], Any]:
+def _list(read: Callable[[object], Item]) -> Callable[[object], tuple[Item, ...]]:
     """Take lists of what ``read`` takes."""
 
-    def read_all(value: object) -> tuple[Any, ...]:
+    def read_all(value: object) -> tuple[Item, ...]:
         if not isinstance(value, list):
             raise ValueError
         return tuple(map(read, cast("list[object]", value)))
@@ -81,23 +82,32 @@ def _layers(value: object) -> int | None:
     return None if value == "auto" else -1 if value == "all" else _only(int)(value)
 
 
+def _layers_text(text: str) -> object:
+    return text if text in ("all", "auto") else int(text)
+
+
+def _one_text(text: str) -> list[str]:
+    return [text]
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";")]
+
+
+def _numbers(text: str) -> list[float]:
+    return list(map(float, text.split(",")))
+
+
 INTEGER = Kind("a whole number", "N", _only(int), int)
 NUMBER = Kind("a number", "X", _number, float)
 TEXT = Kind("text", "TEXT", _only(str))
 SWITCH = Kind("true or false", "", _only(bool), _switch_word)
 PATH = Kind("a path", "PATH", _path)
-TEXTS = Kind[tuple[str, ...]]("a list of texts", "TEXT", _list(_only(str)), lambda text: [text])
-NAMES = Kind[tuple[str, ...]](
-    "names, separated by semicolons", "A;B", _list(_only(str)),
-    lambda text: [part.strip() for part in text.split(";")],
-)  # fmt: skip
-NUMBERS = Kind[tuple[float, ...]](
-    "numbers, separated by commas", "X,X", _list(_number), lambda text: list(map(float, text.split(",")))
-)
+TEXTS = Kind("a list of texts", "TEXT", _list(_only(str)), _one_text)
+NAMES = Kind("names, separated by semicolons", "A;B", _list(_only(str)), _names)
+NUMBERS = Kind("numbers, separated by commas", "X,X", _list(_number), _numbers)
 ADDRESS = Kind("one address such as http://host:8000", "URL", _address)
-LAYERS = Kind(
-    "a whole number, or all", "N", _layers, lambda text: text if text in ("all", "auto") else int(text)
-)
+LAYERS = Kind("a whole number, or all", "N", _layers, _layers_text)
 
 
 def one_of(*words: Word) -> Kind[Word]:
