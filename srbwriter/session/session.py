@@ -44,7 +44,7 @@ from .drafts import Draft
 from .instrument import Instrument
 from .open import open_story, token_sizes
 from .prefix import END_CHARS, Prefix
-from .prompting import Context, Prompter, is_named_instruct, with_words
+from .prompting import PromptAccount, Prompter, is_named_instruct, with_words
 from .recorder import Recorder, settle
 from .rewriting import Rewriting
 from .round import Round, Turn, read_round
@@ -659,11 +659,11 @@ class Session:
         """The text from the beginning to the current node."""
         return self.story.text(self.node)
 
-    def context(self) -> Context:
+    def context(self) -> PromptAccount:
         """Return the sizes of the model's context at the current node. Empty before a model is loaded."""
         with self.state_lock:
             if self._prompter is None:
-                return Context([], 0, 0)
+                return PromptAccount([], 0, 0)
             return self._prompter.account(self.node, self.stop)
 
     def draft(self, sheet: str) -> Draft:
