@@ -22,7 +22,7 @@ from srbwriter.engine.cores import count_cores
 from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.parameters import OF_SAMPLING, OF_STOP, Parameter
-from srbwriter.engine.types import EngineOptions, ModelError, ModelInfo, Sampling, Stop, Together
+from srbwriter.engine.types import EngineOptions, ModelInfo, Sampling, Stop, Together
 from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
@@ -162,10 +162,10 @@ def _gpus(devices: Sequence[Device]) -> list[Gpu]:
 def this_machine(settings: Values) -> Machine:
     """Return what models have to get along with on this machine."""
     from srbwriter.engine.native.devices import read_devices
-    from srbwriter.models import Machine, memory, memory_budget
+    from srbwriter.models import Machine, memory
 
     devices = [] if settings[keys.GPU_LAYERS] == 0 else read_devices()
-    return Machine(memory(), memory_budget(), tuple(_gpus(devices)), settings[keys.THREADS] or count_cores())
+    return Machine(memory(), tuple(_gpus(devices)), settings[keys.THREADS] or count_cores())
 
 
 _SAME: tuple[Key[Any], ...] = (
@@ -213,16 +213,13 @@ def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = F
     It is the model at ``path``, by default the one that the settings name. ``in_app`` also
     writes past the end where the model ends its stories too soon.
     """
-    from srbwriter.models.suited import Suited, suited_to_file
+    from srbwriter.models.suited import ENDLESS, suited_to_file
 
-    own = Suited()
-    if path is not None or not elsewhere(settings):
-        own = suited_to_file(path or model_path(settings))
-    suited = {f"sampling.{name}": value for name, value in own.sampling.items()}
-    if in_app and own.writes_on:
-        suited["generation.ignore_eos"] = True
-    defaults = {name: Setting(value, "of this model") for name, value in suited.items()}
-    return settings.with_defaults(defaults)
+    here = path is not None or not elsewhere(settings)
+    suited = suited_to_file(path or model_path(settings)) if here else {}
+    return settings.with_defaults({
+        name: Setting(value, "of this model") for name, value in suited.items() if in_app or name != ENDLESS
+    })  # fmt: skip
 
 
 def fields_of_model(settings: Settings) -> frozenset[str]:
@@ -274,8 +271,7 @@ def elsewhere(settings: Settings) -> bool:
 def remote_options(settings: Settings, notify: Callable[[str], None] | None = None) -> RemoteOptions:
     """Return the options of a remote engine; ``notify`` is called for each failed attempt.
 
-    Raises ConfigError for a key file that cannot be read, and for settings that a remote engine does not
-    take.
+    Raises ConfigError for settings that a remote engine does not take.
     """
     from srbwriter.engine.remote.options import RemoteOptions
 
@@ -284,15 +280,9 @@ def remote_options(settings: Settings, notify: Callable[[str], None] | None = No
             f"{keys.LORA.name} ({keys.LORA.flags[0]}) is for a model that runs here, and with --connect it "
             "runs elsewhere: leave it out, and give it to the server there"
         )
-    key, file = settings[keys.CONNECT_KEY], settings[keys.CONNECT_KEY_FILE]
-    if key is None and file is not None:
-        try:
-            key = paths.expanded(file).read_text("utf-8").partition("\n")[0].strip()
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
     return RemoteOptions(
         url=settings[keys.CONNECT] or "",
-        key=key or "",
+        key=settings[keys.CONNECT_KEY] or "",
         dialect=settings[keys.DIALECT],
         model=settings[keys.CONNECT_MODEL] or "",
         n_ctx=settings[keys.CTX_SIZE],
@@ -317,19 +307,6 @@ def loader(
         return RemoteLoader(remote_options(settings, notify))
     options = replace(engine_options(settings), nice=nice)
     return EngineLoader(model_path(settings), options, fit=fit_options, notify=notify)
-
-
-def check_models(settings: Settings) -> None:
-    """Check the headers of the model and of the files loaded beside it. Raises ModelError."""
-    from srbwriter.engine.model_files import check_headers
-    from srbwriter.models import look_at
-
-    if elsewhere(settings):  # then adapters are refused, or are for other starts
-        return
-    path, options = model_path(settings), engine_options(settings)
-    check_headers(path, [paths.expanded(name) for name, _ in options.lora])
-    if problem := look_at(path).problem:  # of several files one may be missing
-        raise ModelError(str(path), problem, "download or convert it again")
 
 
 def model_name(info: ModelInfo) -> str:

@@ -38,7 +38,7 @@ ELSEWHERE = {
     key.name: value
     for key, value in (
         (keys.CONNECT, "http://a:1"), (keys.DIALECT, "vllm"),
-        (keys.CONNECT_KEY, "secret"), (keys.CONNECT_KEY_FILE, Path("key")), (keys.CONNECT_MODEL, "big"),
+        (keys.CONNECT_KEY, "secret"), (keys.CONNECT_MODEL, "big"),
         (keys.CONNECT_VERIFY, False),
     )
 }  # fmt: skip

@@ -72,7 +72,6 @@ def _list(settings: Settings, *, as_json: bool) -> None:
     from srbwriter.models import fit, local_models, size_words
 
     memory, free = fit.memory(), fit.free_memory()
-    budget = min(fit.memory_budget(), int(free * fit.HOST_SHARE))
     in_use = launch.model_path(settings).resolve()
     if not in_use.exists():
         say(f"{in_use}: no such file — srbwriter models use NAME, or srbwriter models forget")
@@ -86,7 +85,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
             "size": model.size,
             "context": header.context if header else 0,
             "memory": need.total if header else None,
-            "verdict": need.verdict(memory, budget) if header else "unusable",
+            "verdict": need.verdict(memory) if header else "unusable",
             "in_use": model.path.resolve() == in_use,
             "problem": model.problem,
         })  # fmt: skip

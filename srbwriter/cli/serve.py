@@ -62,7 +62,7 @@ OPTIONS: tuple[Key[Any], ...] = (
 def run(settings: Settings) -> int:
     """Serve until a signal arrives; return the exit code.
 
-    Settings are checked first, then models, and both before anything is loaded or listened on.
+    Settings are checked before anything is loaded or listened on.
     """
     from srbwriter import launch, server
     from srbwriter.engine.types import Cancelled
@@ -70,7 +70,6 @@ def run(settings: Settings) -> int:
     elsewhere = launch.elsewhere(settings)
     options = server_settings(settings)
     server.check_settings(options)
-    launch.check_models(settings)
     loader = launch.loader(settings, notify=say)
     if (hint := launch.model_hint(settings)) is not None:
         say(hint)

@@ -10,18 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
-from srbwriter.config.kinds import (
-    ADDRESS,
-    INTEGER,
-    LAYERS,
-    NUMBERS,
-    PATH,
-    SWITCH,
-    TEXT,
-    TEXTS,
-    Kind,
-    one_of,
-)
+from srbwriter.config.kinds import ADDRESS, INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, TEXTS, Kind, one_of
 
 Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
@@ -117,11 +106,8 @@ CONNECT = Key[str | None](
 )
 CONNECT_KEY = Key[str | None](
     "model.connect_key", TEXT, None,
-    "API key for that engine; better in the environment or a file, where others do not see it",
+    "API key for that engine; better in the environment, where others do not see it",
     ("--connect-key",), variable="SRBWRITER_CONNECT_KEY",
-)
-CONNECT_KEY_FILE = Key[Path | None](
-    "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",),
 )
 CONNECT_MODEL = Key[str | None](
     "model.connect_model", TEXT, None, "name of the model there; the first that is listed if not given",

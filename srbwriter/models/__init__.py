@@ -7,7 +7,7 @@ story or a face. ``pull`` is imported by name, since it loads an HTTP client.
 from __future__ import annotations
 
 from srbwriter.models.files import Cancelled, DownloadError, Header, ModelsError, is_model, read_header
-from srbwriter.models.fit import Need, free_memory, memory, memory_budget, need, size_words
+from srbwriter.models.fit import Need, free_memory, memory, need, size_words
 from srbwriter.models.local import LocalModel, find, local_models, look_at
 from srbwriter.models.recommended import (
     Machine,
@@ -21,6 +21,6 @@ from srbwriter.models.recommended import (
 __all__ = [
     "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
     "RecommendedModel", "RecommendedModels", "Suitability", "find", "free_memory", "is_model",
-    "local_models", "look_at", "memory", "memory_budget", "need", "read_header", "read_recommended",
+    "local_models", "look_at", "memory", "need", "read_header", "read_recommended",
     "recommend", "size_words",
 ]  # fmt: skip

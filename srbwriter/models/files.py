@@ -10,11 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
 from srbwriter.gguf import Damaged, Texts, Value, pairs
-
-SUFFIX = ".gguf"
 
 
 class ModelsError(Exception):
@@ -50,18 +47,11 @@ _NO_WRITER = re.compile(r"(?:^|[-_.])(?:mmproj|imatrix)(?:[-_.]|$)", re.IGNORECA
 """Files beside a model that write nothing: projectors of images, and measurements for quantising."""
 
 
-class Parts(NamedTuple):
-    """One file, or part ``number`` of several; ``stem`` is the name without that."""
-
-    stem: str
-    number: int = 1
-
-
-def parts_of(name: str) -> Parts:
-    """Return what a file name says about parts."""
+def part_of(name: str) -> tuple[str, int]:
+    """Return a file's name without its suffix, and which part of a model it is; 1 for a whole one."""
     if found := _SPLIT.match(name):
-        return Parts(found["stem"], int(found["number"]))
-    return Parts(name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name)
+        return found["stem"], int(found["number"])
+    return re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE), 1
 
 
 def part_names(name: str) -> list[str]:
@@ -75,7 +65,7 @@ def part_names(name: str) -> list[str]:
 
 def is_model(name: str) -> bool:
     """Whether a file of this name may be a model that writes text."""
-    return name.lower().endswith(SUFFIX) and not _NO_WRITER.search(PurePath(name).name)
+    return name.lower().endswith(".gguf") and not _NO_WRITER.search(PurePath(name).name)
 
 
 # ---- headers
@@ -93,7 +83,6 @@ class Header:
     """
 
     architecture: str
-    name: str = ""
     kind: str = "model"
     context: int = 0
     layers: int = 0
@@ -155,10 +144,9 @@ def _header(values: dict[str, Value]) -> Header:
         key, value = (number(f"attention.{which}_length") or usual for which in ("key", "value"))
         widths.append((count * key, count * value))
     tokens = values.get("tokens", 0)
-    name, kind = values.get("general.name", ""), values.get("general.type", "model")
+    kind = values.get("general.type", "model")
     return Header(
         architecture=architecture,
-        name=name if isinstance(name, str) else "",
         kind=kind if isinstance(kind, str) else "model",
         context=number("context_length"),
         layers=layers,

@@ -25,11 +25,6 @@ def memory() -> int:
     return min(total, _group_figure("memory.max") or total)
 
 
-def memory_budget() -> int:
-    """Return the bytes that a model can take without pressing everything else out of memory."""
-    return int(memory() * USABLE)
-
-
 def free_memory() -> int:
     """Return the bytes that could be taken now; files that are only cached count as free."""
     import psutil
@@ -86,9 +81,10 @@ class Need(NamedTuple):
     def total(self) -> int:
         return sum(self)
 
-    def verdict(self, memory: int, budget: int) -> Verdict:
-        """Return whether it ``fits`` the budget, is ``tight`` in the whole memory, or is ``too large``."""
-        return "fits" if self.total <= budget else "tight" if self.total <= memory else "too large"
+    def verdict(self, memory: int) -> Verdict:
+        """Return whether it ``fits``, is ``tight`` beside everything else, or is ``too large``."""
+        fits = self.total <= memory * USABLE
+        return "fits" if fits else "tight" if self.total <= memory else "too large"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +108,7 @@ def need(header: Header | None, weights: int, run: Run, layers: slice = slice(No
 
     The cache is exact; computing was within 5 % of what llama.cpp reserves on a CPU for models of 5 million
     to 1.1 billion parameters. A state that some models keep instead of a cache is left out.
-
-    Args:
-        header: the header of the model's file.
-        weights: size of its files in bytes.
-        run: how it will be run.
-        layers: whose cache counts.
+    ``weights`` is the size of its files in bytes; only the cache of ``layers`` counts.
     """
     if header is None:
         return Need(weights, 0, 0)
@@ -180,16 +171,8 @@ def place(
     """Fit a model of ``weights`` bytes to the GPUs and to ``free`` bytes of the machine's memory.
 
     Each GPU takes as many whole layers as fit it with the whole context. Then the context is made so small
-    that the rest fits the machine's memory.
-
-    Args:
-        header: the header of the model's file.
-        weights: size of its files in bytes.
-        run: how it will be run without ``n_ctx``.
-        gpus: the GPUs with their free memory.
-        free: bytes of the machine's own memory.
-        window: the context size where no ``n_ctx`` is given.
-        gpu_layers: None leaves them to the rule. So does ``n_ctx``; a given number is never changed.
+    that the rest fits the machine's memory. A given ``gpu_layers`` or ``n_ctx`` is never changed; ``window``
+    is the context size where none is given, and ``run`` is for that.
     """
     blocks, room = max(header.layers, 1), int(free * HOST_SHARE)
     everything = blocks + 1

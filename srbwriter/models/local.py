@@ -14,15 +14,7 @@ from typing import Literal
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
-from srbwriter.models.files import (
-    Header,
-    ModelsError,
-    is_model,
-    part_names,
-    parts_of,
-    read_header,
-    unusable,
-)
+from srbwriter.models.files import Header, ModelsError, is_model, part_names, part_of, read_header, unusable
 
 Place = Literal["bundled", "models folder", "Hugging Face", "LM Studio"]
 
@@ -44,10 +36,8 @@ class LocalModel:
 
 def _hub_cache() -> Path:
     """Return the cache of other programs; as ``huggingface_hub.constants`` has it."""
-    if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return paths.expanded(named)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or paths.expanded("~/.cache"))
-    return paths.expanded(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
+    home = paths.expanded(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+    return paths.expanded(os.environ.get("HF_HUB_CACHE") or home / "hub")
 
 
 def _folders() -> list[tuple[Place, Path]]:
@@ -73,7 +63,7 @@ def local_files() -> Iterator[tuple[Place, Path]]:
 def _files(top: Path) -> Iterator[Path]:
     """Yield the first files of the models below ``top``, also behind links, in order."""
     for name in sorted(glob("**/*", root_dir=top, recursive=True)):
-        if is_model(name) and parts_of(name).number == 1:
+        if is_model(name) and part_of(name)[1] == 1:
             yield top / name
 
 
@@ -91,7 +81,7 @@ def look_at(path: Path, place: Place = "models folder") -> LocalModel:
         header = read_header(path)
     except ModelsError as error:
         problem = error.problem
-    return LocalModel(place, path, parts_of(path.name).stem, size, header, problem)
+    return LocalModel(place, path, part_of(path.name)[0], size, header, problem)
 
 
 def _size(path: Path) -> int:
@@ -114,7 +104,7 @@ def find(name: str) -> Path:
     matching = [
         (place, path)
         for place, path in local_files()
-        if name in (parts_of(path.name).stem, path.name, str(path))
+        if name in (part_of(path.name)[0], path.name, str(path))
         or any(path.is_relative_to(top) and name == str(path.relative_to(top)) for top in tops)
     ]
     if not matching:

@@ -7,28 +7,19 @@ incomplete download is kept in a part file beside the target, and the next attem
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
-import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
 from srbwriter import paths
-from srbwriter.models.files import (
-    DownloadError,
-    ModelsError,
-    is_model,
-    part_names,
-    parts_of,
-    read_header,
-)
-from srbwriter.models.fit import size_words
+from srbwriter.models.files import DownloadError, ModelsError, is_model, part_names, part_of, read_header
 from srbwriter.version import __version__
 
 ENDPOINT = "https://huggingface.co"
@@ -43,16 +34,13 @@ _SILENCE = httpx.Timeout(5, connect=15)
 """Seconds without a byte until the server is asked for the rest; a download is cancelled after as many."""
 
 _CHUNK = 1 << 16
-_SPARE = 1 << 26  # bytes of the disk that are left free
 
 
-class Progress(Protocol):
-    """Called with the file's name, the bytes so far, and the bytes in all (0: unknown).
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with the file's name, the bytes so far, and the bytes in all (0: unknown).
 
-    An exception from it, such as Cancelled, ends the download, which can be resumed later.
-    """
-
-    def __call__(self, name: str, done: int, total: int, /) -> None: ...
+An exception from it, such as Cancelled, ends the download, which can be resumed later.
+"""
 
 
 def fetch(name: str, progress: Progress) -> Path:
@@ -106,12 +94,10 @@ def _find_file(repo: str, quant: str) -> str:
         if answer.is_error:
             raise _refusal(answer, f"{hub}/{repo}")
         files = [str(row["rfilename"]) for row in answer.json()["siblings"]]
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, TypeError, KeyError) as error:
         why = str(error) or type(error).__name__
-        raise DownloadError(f"{hub} does not answer ({why}) — {cure}, or try again later") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise DownloadError(f"{hub}: the answer is no list of files — {cure}, or try again later") from error
-    models = [file for file in files if is_model(file) and parts_of(PurePosixPath(file).name).number == 1]
+        raise DownloadError(f"{hub} lists no files ({why}) — {cure}, or try again later") from error
+    models = [file for file in files if is_model(file) and part_of(PurePosixPath(file).name)[1] == 1]
     if not models:
         raise ModelsError(f"{repo} holds no GGUF model — look for a repository whose name ends in GGUF")
     wanted = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
@@ -166,18 +152,13 @@ def _download(url: str, target: Path, progress: Progress) -> None:
     try:
         paths.make_folder(target.parent)
         with _client() as client, part.open("ab+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                words = "another process is fetching this file — wait for it"
-                raise DownloadError(f"{part}: {words}") from None
             digest = _receive(client, url, file, target, progress)
             os.fsync(file.fileno())
             file.seek(0)
             problem = ""
             if len(digest) == 64 and hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 problem = "its checksum is not the announced one"
-            elif parts_of(target.name).number == 1:
+            elif part_of(target.name)[1] == 1:
                 try:
                     read_header(part)
                 except ModelsError as error:
@@ -211,11 +192,7 @@ def _receive(client: httpx.Client, url: str, file: BinaryIO, target: Path, progr
                     file.truncate(0)
                     file.seek(0)
                 length = answer.headers.get("Content-Length", "")
-                missing = int(length) if length.isdecimal() else 0
-                total, free = missing and file.tell() + missing, shutil.disk_usage(target.parent).free
-                if missing + _SPARE > free:
-                    words = f"{size_words(missing)} are to come, and {size_words(free)} are free — make room"
-                    raise DownloadError(f"{target.parent}: {words}")
+                total = file.tell() + int(length) if length.isdecimal() else 0
                 for chunk in answer.iter_bytes(_CHUNK):
                     file.write(chunk)
                     progress(target.name, file.tell(), total)

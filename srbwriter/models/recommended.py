@@ -27,33 +27,20 @@ each gets about three words a second then. More than eight cores wait for the me
 class RecommendedModel:
     """A model of the list; None where no page confirms a fact.
 
-    Attributes:
-        name: what a person calls it.
-        repository: ``OWNER/REPO`` at the hub.
-        file: path of the GGUF file in the repository.
-        kind: ``base`` continues a text, ``instruct`` answers a request.
-        machine: the least machine it suits: ``4 GB``, ``8 GB``, ``16 GB``, ``32 GB`` or ``GPU``.
-        size: bytes of the file, as rounded by its page.
-        licence: its SPDX name, for example ``Apache-2.0``; empty if unknown.
-        context: tokens it was trained for.
-        memory: bytes it needs to run with eight panes, computed as ``models list`` computes it.
-        pages: for each fact, the public page where it was confirmed; ``shape`` is one of them.
-        note: one sentence about it; may be empty.
-        shape: figures of the network from which ``memory`` was computed, and what a step reads. ``tied``: its
-            output matrix is its embedding.
+    ``memory`` is computed from the figures of the network in ``shape`` as ``srbwriter models`` computes it.
     """
 
     name: str
-    repository: str
-    file: str
-    kind: Literal["base", "instruct"]
-    machine: str
-    size: int | None = None
-    licence: str = ""
-    context: int | None = None
-    memory: int | None = None
-    pages: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    note: str = ""
+    repository: str  # OWNER/REPO at the hub
+    file: str  # the GGUF file in it
+    kind: Literal["base", "instruct"]  # continues a text, or answers a request
+    machine: str  # the least that it suits: 4 GB, 8 GB, 16 GB, 32 GB or GPU
+    size: int | None = None  # bytes of the file, as rounded by its page
+    licence: str = ""  # its SPDX name
+    context: int | None = None  # tokens that it was trained for
+    memory: int | None = None  # bytes that it needs with eight panes
+    pages: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # that confirm each fact
+    note: str = ""  # a sentence about it
     shape: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
 
     @property
@@ -89,10 +76,9 @@ def read_recommended() -> RecommendedModels:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What models have to get along with: bytes of memory, the share of it for a model, cores, GPUs."""
+    """What models have to get along with: bytes of memory, GPUs, cores."""
 
     memory: int
-    budget: int
     gpus: tuple[Gpu, ...] = ()
     cores: int = 8
 
@@ -121,7 +107,7 @@ def recommend(
     for model in reversed([model for model in models if model.machine != "GPU" or machine.gpus]):
         if model.memory:
             on_host = 1 - machine.gpu_share(model.memory)
-            verdict = Need(int(model.memory * on_host), 0, 0).verdict(machine.memory, machine.budget)
+            verdict = Need(int(model.memory * on_host), 0, 0).verdict(machine.memory)
             slow = model.step_size * on_host > READ_BY_CORE * min(machine.cores, MOST_CORES)
             rows.append(Suitability(model, "slow" if slow and verdict == "fits" else verdict))
     rows.sort(key=lambda row: VERDICTS.index(row.verdict))

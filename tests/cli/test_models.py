@@ -122,7 +122,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def put_on(gigabytes: int, *gpus: Gpu, cores: int = 2) -> None:
         memory = gigabytes * 10**9
-        machine = Machine(memory, memory * 3 // 4, gpus, cores)
+        machine = Machine(memory, gpus, cores)
         monkeypatch.setattr(launch, "this_machine", lambda settings: machine)
 
     return put_on

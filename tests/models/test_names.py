@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from srbwriter.models.files import Parts, is_model, part_names, parts_of
+from srbwriter.models.files import is_model, part_names, part_of
 
 
 def test_parts() -> None:
-    assert parts_of("big-00002-of-00003.gguf") == Parts("big", 2)
-    assert parts_of("small.GGUF") == Parts("small")
+    assert part_of("big-00002-of-00003.gguf") == ("big", 2)
+    assert part_of("small.GGUF") == ("small", 1)
     assert part_names("big-00002-of-00002.gguf") == ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
     assert part_names("small.gguf") == ["small.gguf"]
 

@@ -62,7 +62,7 @@ def test_a_list_without_figures_is_ranked_by_its_order() -> None:
         for name, memory in (("small", 1), ("medium", 2), ("large", 3))
     )
     unknown = replace(small, memory=None)
-    best, others = recommend([small, large, unknown, medium], Machine(memory=3, budget=2))
+    best, others = recommend([small, large, unknown, medium], Machine(memory=3))
     assert best is not None and best.model == medium
     assert [(row.model, row.verdict) for row in others] == [(small, "fits"), (large, "tight")]
-    assert recommend([small], Machine(0, 0))[0] is None
+    assert recommend([small], Machine(0))[0] is None

@@ -30,7 +30,7 @@ _OWN_WORDS = re.compile(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)+
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """HTTP statuses after which another attempt may succeed."""
 _CURES: Mapping[int, str] = {
-    401: "it wants another key ({words}); give it with --connect-key or --connect-key-file",
+    401: "it wants another key ({words}); give it with --connect-key",
     403: "it does not let us in ({words}); does it want another --connect-key?",
     404: "it has nothing at {path} ({words}); is the address that of an engine, "
     "and are --connect-model and --dialect right?",

@@ -22,7 +22,6 @@ from srbwriter.models import (
     Suitability,
     local_models,
     memory,
-    memory_budget,
     read_recommended,
     recommend,
     size_words,
@@ -70,7 +69,7 @@ class ModelPicker(Picker):
     def __init__(self, preferences: Preferences, fetch: ModelFetch, title: str, failed: bool) -> None:
         self._preferences, self._fetch, self._failed = preferences, fetch, failed
         title += "\nOne of yours is loaded for now; another is fetched and kept."
-        super().__init__(title, self._choices_on(Machine(memory(), memory_budget())))
+        super().__init__(title, self._choices_on(Machine(memory())))
 
     def _choices_on(self, machine: Machine) -> list[Choice]:
         found = [Choice(_AGAIN, "Try again", "loads the same model once more")] if self._failed else []
@@ -87,7 +86,7 @@ class ModelPicker(Picker):
         if model.header is None:
             return f"cannot be used: {model.problem}"
         need = launch.model_need(self._preferences, model.header, model.size)
-        verdict = need.verdict(memory(), memory_budget())
+        verdict = need.verdict(memory())
         return f"{size_words(model.size)}, needs {size_words(need.total)} of memory: {verdict}; {model.place}"
 
     def _about_missing(self, row: Suitability, *, for_this_machine: bool) -> str:
