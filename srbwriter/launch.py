@@ -215,11 +215,12 @@ def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = F
     """
     from srbwriter.models.suited import ENDLESS, suited_to_file
 
-    here = path is not None or not elsewhere(settings)
-    suited = suited_to_file(path or model_path(settings)) if here else {}
-    return settings.with_defaults({
-        name: Setting(value, "of this model") for name, value in suited.items() if in_app or name != ENDLESS
-    })  # fmt: skip
+    found: dict[str, Setting] = {}
+    if path is not None or not elsewhere(settings):
+        for name, value in suited_to_file(path or model_path(settings)).items():
+            if in_app or name != ENDLESS:
+                found[name] = Setting(value, "of this model")
+    return settings.with_defaults(found)
 
 
 def fields_of_model(settings: Settings) -> frozenset[str]:

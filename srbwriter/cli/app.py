@@ -44,9 +44,14 @@ def run_app(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.story is not None:
             raise Failure(f"--serve takes no story, but {arguments.story} was given", Exit.USAGE)
         return serve.run(settings)
+    from srbwriter.cli.completion import theme_names
     from srbwriter.cli.stories import story_to_open
+    from srbwriter.tui.options import THEME
 
     path = None if arguments.story is None else story_to_open(arguments.story)
+    if settings.source(THEME) == "flag" and settings[THEME] not in (names := theme_names()):
+        problem = f"--theme: there is no theme {settings[THEME]!r} — give one of {', '.join(names)}"
+        raise Failure(problem, Exit.USAGE)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui

@@ -102,6 +102,7 @@ def test_everything_that_is_wrong_in_file_and_variables_is_said_in_one_go(
         ("-m a.gguf write", "the command comes first: srbwriter write"),
         ("-m a.gguf write Once", "the command comes first: srbwriter write"),
         ("--serve story.srbw", "takes no story"),
+        ("--theme nosuch", "there is no theme 'nosuch' — give one of contrast-dark, contrast-light"),
         ("write Once --config none.toml", "none.toml: there is no such file"),
     ],
 )
