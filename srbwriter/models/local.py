@@ -75,7 +75,7 @@ def local_models() -> list[LocalModel]:
 
 def look_at(path: Path, place: Place = "models folder") -> LocalModel:
     """Describe the model in a file, without loading it."""
-    size, problem, header = 0, "", None
+    path, size, problem, header = path.absolute(), 0, "", None
     try:
         size = _size(path)
         header = read_header(path)
@@ -91,7 +91,8 @@ def _size(path: Path) -> int:
         try:
             total += path.with_name(name).stat().st_size
         except OSError as error:
-            raise unusable(path, f"{name} is missing ({error.strerror})") from error
+            problem = "no such file" if name == path.name else f"{name} is missing"
+            raise unusable(path, problem) from error
     return total
 
 
