@@ -10,7 +10,7 @@ from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.loops import repeats
 from srbwriter.session.steering import Steering
-from srbwriter.story.model import NoSuchNode, counted
+from srbwriter.story.model import Refused, counted
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def branch_facts(session: Session, index: int, take: int | None = None) -> list[
         return []
     try:
         bookmark = session.story.node(node).bookmark
-    except NoSuchNode:  # the transaction that created it has just failed
+    except Refused:  # the transaction that created it has just failed
         return []
     branch = current.branches[index]
     facts = [
