@@ -31,7 +31,6 @@ EXPECTED = {
     "card_v1.json": "card",
     "card_v3.json": "card",
     "novelai.story": "novelai",
-    "novelai_document.story": "novelai",
     "novelai.scenario": "novelai-scenario",
     "novelai.lorebook": "novelai-lorebook",
     "page.html": "html",
