@@ -30,7 +30,7 @@ _BOMS = {
 }
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
 _REFUSED = (
-    (b'380242cd {"srbwriter":', "is a story", "give it a name in .srbw, and open it"),
+    (b'380242cd {"srbwriter":', "is a story", "give it a name in .srbw and open it; it needs no import"),
     (b"SQLite format 3\0", "is a database", "if it is a story, open it; it needs no import"),
     (b"%PDF-", "is a PDF, which has places of letters and no text", "import what it was made from"),
     (

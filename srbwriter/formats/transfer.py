@@ -9,7 +9,6 @@ transfer in a fresh interpreter (:class:`TransferProcess`), which can be killed 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import pickle
@@ -28,7 +27,6 @@ from srbwriter.story import library
 from srbwriter.story.disk import in_brief, lock_of, making, remove
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress, within
-from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
 log = logging.getLogger(__name__)
@@ -94,11 +92,11 @@ class Export:
     def run(self, progress: OnProgress = no_progress) -> Landed:
         """Export. Raises StoryError; then nothing is left."""
         try:
+            if self.target.exists() and not (self.force and self.target.is_file()):
+                raise TransferError(f"{self.target}: is there already — choose another name")
             title, data = rendered(self.source, self.form, progress)
             paths.write_durable(self.part, data)
             progress(1)
-            if self.target.exists() and not self.force:
-                raise TransferError(f"{self.target}: is there already — choose another name")
             paths.replace_durably(self.part, self.target)
         except OSError as error:
             raise TransferError(f"{self.target}: {in_brief(error)}") from error
@@ -177,10 +175,6 @@ class Import:
         special = self.file.exists() and not self.file.is_file()
         if special and not self.file.is_relative_to("/dev/fd"):  # reading could wait forever
             raise TransferError(f"{self.file}: is no file — cat {self.file} | srbwriter import -")
-        if self.file.suffix == SUFFIX and self.file.is_file():
-            none = "has the name of a story and is none — if it is a text, give it a name in .txt"
-            words = "is a story — open it; it needs no import" if library.is_story(self.file) else none
-            raise TransferError(f"{self.file}: {words}")
         return self.file.read_bytes()
 
     def drop(self) -> None:
@@ -188,20 +182,6 @@ class Import:
         with contextlib.suppress(OSError):
             remove(self.part)
             lock_of(self.part).unlink(missing_ok=True)
-
-
-def check_target(target: Path, *, force: bool) -> None:
-    """Raise TransferError if ``target`` cannot be written."""
-    if target.is_dir():
-        raise TransferError(f"{target}: is a folder — name a file in it")
-    if target.exists() and not target.is_file():
-        raise TransferError(f"{target}: is a device — name a file, or - for standard output")
-    if not target.parent.is_dir():
-        raise TransferError(f"{target.parent}: there is no such folder — make it, or choose another")
-    if not os.access(target.parent, os.W_OK):
-        raise TransferError(f"{target.parent}: {in_brief(PermissionError(errno.EACCES, ''))}")
-    if target.exists() and not force:
-        raise TransferError(f"{target}: is there already — choose another name")
 
 
 # -- in a process of its own --------------------------------------------------------------------------

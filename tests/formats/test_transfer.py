@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from srbwriter import formats
-from srbwriter.formats import transfer
 from srbwriter.formats.transfer import (
     Export,
     Import,
@@ -89,17 +88,6 @@ class TestPlaces:
         file.write_text("Once.")
         found = [Import(file, tmp_path / "library").run().path.name for _ in range(2)]
         assert found == ["tale.srbw", "tale-2.srbw"] and names(tmp_path / "library") == set(found)
-
-    @pytest.mark.parametrize(
-        ("name", "words"),
-        [("folder", "name a file in it"), ("none/o.txt", "there is no such folder"), ("o.txt", "already")],
-    )
-    def test_what_cannot_be_written_is_said_before(self, tmp_path: Path, name: str, words: str) -> None:
-        (tmp_path / "folder").mkdir()
-        (tmp_path / "o.txt").touch()
-        with pytest.raises(TransferError, match=words):
-            transfer.check_target(tmp_path / name, force=False)
-        transfer.check_target(tmp_path / "o.txt", force=True)
 
 
 class TestAside:
