@@ -11,8 +11,6 @@ from srbwriter.formats.table import (
     ALIASES,
     FOLDERS,
     FORMATS,
-    FolderFormat,
-    Format,
     by_name,
     detect,
     for_file,
@@ -24,6 +22,6 @@ from srbwriter.formats.table import (
 )
 
 __all__ = [
-    "ALIASES", "FOLDERS", "FORMATS", "FolderFormat", "Format", "FormatError", "by_name", "detect",
+    "ALIASES", "FOLDERS", "FORMATS", "FormatError", "by_name", "detect",
     "for_file", "no_extension", "read", "read_folder", "writable", "write",
 ]  # fmt: skip

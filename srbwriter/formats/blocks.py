@@ -25,7 +25,6 @@ _NOTE_TEXT = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _SAID_BY_MARKS = re.compile(r"^(?=#{1,6}[ \t]+\S|```)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Block(NamedTuple):
@@ -165,11 +164,6 @@ def chapters(draft: StoryDraft) -> list[Chapter]:
                 chapter.notes[label[1]] = block.text[label.end() :]
                 chapter.blocks.remove(block)
     return [chapter for chapter in found if chapter.blocks] or found[:1]
-
-
-def xml_characters(text: str) -> str:
-    """Replace each control character that XML cannot hold by U+FFFD."""
-    return _NOT_IN_XML.sub("\ufffd", text)
 
 
 def plain_title(text: str) -> str:

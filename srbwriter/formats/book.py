@@ -12,39 +12,37 @@ import re
 import time
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from html import escape
 
-from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title, xml_characters
+from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title
 from srbwriter.formats.draft import write_time
 from srbwriter.formats.inline import Inline, inlines
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
 
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 
-def _archive(parts: Iterable[tuple[str, str]]) -> bytes:
+def _archive(parts: dict[str, str]) -> bytes:
     """Return an archive of named texts; the first is not compressed, as EPUB asks of its mimetype."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for place, (name, text) in enumerate(parts):
+        for place, (name, text) in enumerate(parts.items()):
             how = zipfile.ZIP_DEFLATED if place else zipfile.ZIP_STORED
             archive.writestr(zipfile.ZipInfo(name, _ZIP_DATE), text.encode("utf-8", "replace"), how)
     return buffer.getvalue()
 
 
 def _xml(text: str) -> str:
-    return escape(xml_characters(text))
+    return escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
 # -- Word ---------------------------------------------------------------------------------------------
 
-_SPACES = (
-    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    ' xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
-)
+_SPACES = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _RELS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006"
 _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml"
@@ -119,7 +117,7 @@ def write_docx(draft: StoryDraft) -> bytes:
         "word/footnotes.xml": f"{_XML}{footnotes}",
         "word/document.xml": f"{_XML}<w:document {_SPACES}>{body}</w:document>",
     }
-    return _archive(parts.items())
+    return _archive(parts)
 
 
 def _run(part: Inline) -> str:
@@ -243,17 +241,16 @@ def write_epub(draft: StoryDraft) -> bytes:
 """
     links = "".join(_nav_entry(file, part, title) for file, part in zip(files, parts, strict=True))
     contents = f'<nav epub:type="toc"><h1>{title}</h1>\n<ol>\n{links}</ol></nav>'
-    pages = ((f"EPUB/{file}", _page(part, title, language)) for file, part in zip(files, parts, strict=True))
-    return _archive(
-        (
-            ("mimetype", "application/epub+zip"),
-            ("META-INF/container.xml", _CONTAINER),
-            ("EPUB/package.opf", package),
-            ("EPUB/nav.xhtml", _xhtml(title, language, contents)),
-            ("EPUB/style.css", _SHEET),
-            *pages,
-        )
-    )
+    archive = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": _CONTAINER,
+        "EPUB/package.opf": package,
+        "EPUB/nav.xhtml": _xhtml(title, language, contents),
+        "EPUB/style.css": _SHEET,
+    }
+    for file, part in zip(files, parts, strict=True):
+        archive[f"EPUB/{file}"] = _page(part, title, language)
+    return _archive(archive)
 
 
 def _nav_entry(file: str, part: Chapter, title: str) -> str:

@@ -18,7 +18,6 @@ from srbwriter.story.model import (
     Author,
     JsonObject,
     JsonValue,
-    LoreEntry,
     NodeId,
     Settings,
     as_list,
@@ -96,10 +95,9 @@ def read_mikupad(document: Document) -> StoryDraft:
             whole = part.text("prefix") + text + part.text("suffix")
             setattr(settings, name, whole.replace("\\n", "\n"))  # line breaks are typed as \\n there
     settings.author_note_depth = session.integer("authorNoteDepth")
-    for place, entry in session.inner("worldInfo").members("entries"):
-        keys = [key.replace("/", r"\/") for key in entry.texts("keys") if key]
-        keys = [f"/{key}/i" for key in keys]  # all are regular expressions there
-        settings.lore.append(LoreEntry(place, entry.text("displayName"), entry.text("text"), keys))
+    for place, fields in session.inner("worldInfo").members("entries"):
+        settings.lore.append(entry := read_entry(fields, place))
+        entry.keys = ["/{}/i".format(key.replace("/", r"\/")) for key in entry.keys]  # regular expressions
     grower.root.settings = settings
     return grower.draft(end, session.text("name"))
 

@@ -18,7 +18,7 @@ from srbwriter.formats.blocks import Block, block_of, heading_starts, read_block
 from srbwriter.formats.documents import CONTENTS, PICTURES, TABLES, attribute, first, named, text_in
 from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
-from srbwriter.formats.opening import Document, FormatError, NotForUs, decode
+from srbwriter.formats.opening import Document, NotForUs, decode
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.headings import SCENE_BREAK
 
@@ -44,13 +44,8 @@ _REFERENCE = {"noteref", "doc-noteref"}
 _NOTES = {"footnote", "endnote", "rearnote", "doc-footnote", "doc-endnote"}
 
 
-class _Rule(NamedTuple):
-    """A rule of a style sheet: its tag and classes, and what it says of italic and bold, if anything."""
-
-    tag: str
-    classes: frozenset[str]
-    italic: bool | None
-    bold: bool | None
+_Rule = tuple[str, frozenset[str], bool | None, bool | None]
+"""A rule of a style sheet: its tag and classes, and what it says of italic and bold, if anything."""
 
 
 def style_rules(sheet: str) -> list[_Rule]:
@@ -62,8 +57,8 @@ def style_rules(sheet: str) -> list[_Rule]:
             step = _SIMPLE.fullmatch(re.split(r"[\s>+~]+", selector.strip())[-1])
             if step and step[0]:
                 classes = frozenset(filter(None, step[2].split(".")))
-                found.append(_Rule((step[1] or "*").lower(), classes, italic, bold))
-    return sorted(found, key=lambda rule: len(rule.classes))  # more classes say it more exactly
+                found.append(((step[1] or "*").lower(), classes, italic, bold))
+    return sorted(found, key=lambda rule: len(rule[1]))  # more classes say it more exactly
 
 
 def _said(style: str) -> tuple[bool | None, bool | None]:
@@ -78,7 +73,7 @@ def is_html(document: Document) -> bool:
 
 def read_html(document: Document) -> StoryDraft:
     page = _Page(document)
-    blocks = page.read(document.text, document.name)
+    blocks = page.read(document.text)
     draft = read_blocks(blocks, _one_line(page.title), page.author)
     draft.language = page.language
     return draft
@@ -116,14 +111,10 @@ class _Page(HTMLParser):
         self._chapter = self._marks.get("", "")  # the title of a chapter that begins with the next words
         self.title = self.author = self.language = ""
 
-    def read(self, text: str, name: str) -> list[Block]:
-        """Return what the page shows. Raises FormatError."""
-        try:
-            self.feed(text)
-            self.close()
-        except AssertionError as error:  # how the parser refuses some broken declarations
-            line, column = self.getpos()
-            raise FormatError(name, f"line {line}, column {column + 1}", "HTML") from error
+    def read(self, text: str) -> list[Block]:
+        """Return what the page shows. Raises AssertionError for some broken declarations."""
+        self.feed(text)
+        self.close()
         self._end_block()
         return self._found
 
@@ -193,7 +184,7 @@ class _Page(HTMLParser):
         note = name if kinds & _NOTES and name in self._labels else here.note
         italic, bold = here.look.emphasis or tag in _EMPHASIS, here.look.strong or tag in _STRONG
         classes = frozenset(given.get("class", "").split())
-        said = [rule[2:] for rule in self._rules if rule.tag in ("*", tag) and rule.classes <= classes]
+        said = [rule[2:] for rule in self._rules if rule[0] in ("*", tag) and rule[1] <= classes]
         for of_italic, of_bold in [*said, _said(given.get("style", ""))]:
             italic = italic if of_italic is None else of_italic
             bold = bold if of_bold is None else of_bold
@@ -282,7 +273,7 @@ def read_epub(document: Document) -> StoryDraft:
         page = _Page(
             document, rules, marks.get(path), labels, path in plain or bool(_TITLE_PAGE.search(text))
         )
-        blocks += page.read(text, f"{document.name}, {path}")
+        blocks += page.read(text)
     if not blocks:
         raise NotForUs(document.name, "is a book without words", "a book of pictures has no text to import")
     draft = read_blocks(blocks, title)
@@ -307,10 +298,8 @@ def _page(document: Document, path: str, item: Element) -> str:
     """Return the text of a page of the spine; empty for what is none, and a notice says so."""
     if _is_contents(item):
         document.tell(CONTENTS)
-    elif item.get("media-type", "") not in _PAGES:
+    elif item.get("media-type", "") not in _PAGES or path not in document.names:
         document.tell(f"{path} was left out; it is no page of text")
-    elif path not in document.names:
-        document.tell(f"{path} was left out; the book names it and does not hold it")
     else:
         data = document.part(path)
         found = _ENCODING.match(data)

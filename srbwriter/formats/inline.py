@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _MARKS = re.compile(r"[*_\\]")
-_LIKELY_MARKS = re.compile(
-    r"(?<!\s)\*|\*(?!\s)"  # stars between spaces are none
-    r"|(?<![^\W_])_|_(?![^\W_])"  # nor are underscores inside a word
-    r"|\\(?=[!-/:-@\[-`{-~]|\Z)"
-)
 _NO_MARKS = re.compile(r"(?!)")
 _SEEN = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 _SPACE = re.compile(r"[ \t\n\r\f]+")
@@ -72,7 +67,7 @@ def marked(parts: Iterable[Inline]) -> str:
     the whole; the words are always the same.
     """
     wanted = _within(join_inlines(parts), _SEEN)
-    for escaped in (_NO_MARKS, _LIKELY_MARKS, _MARKS):
+    for escaped in (_NO_MARKS, _MARKS):
         if inlines(text := _written(wanted, escaped)) == wanted:
             return text
     wanted = _within(wanted, _INNER)

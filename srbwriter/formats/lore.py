@@ -42,7 +42,7 @@ def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
 
 
 def read_entry(entry: Fields, place: str) -> LoreEntry:
-    """Return an entry of a card's book, or of world info of SillyTavern or Kobold."""
+    """Return an entry of a card's book, of world info of SillyTavern or Kobold, of NovelAI or mikupad."""
     of_card = entry.raw("keys") is not None
     case_sensitive = entry.flag("case_sensitive") or entry.flag("caseSensitive")
     keys = [key.strip() for key in entry.texts("keys") or entry.texts("key") if key.strip()]
@@ -54,15 +54,16 @@ def read_entry(entry: Fields, place: str) -> LoreEntry:
     added = entry.inner("extensions") if of_card else entry
     depth = added.integer("depth")
     return LoreEntry(
-        id=entry.ident("id") or entry.ident("uid") or (f"card-{place}" if of_card else place),
-        name=entry.text("name") or entry.text("comment"),
-        text=entry.text("content"),
+        id=entry.ident("id") or entry.ident("uid") or place,
+        name=entry.text("name") or entry.text("comment") or entry.text("displayName"),
+        text=entry.text("content") or entry.text("text"),
         keys=keys,
         enabled=entry.flag("enabled", not (entry.flag("disable") or entry.flag("widisabled"))),
-        constant=entry.flag("constant"),
+        constant=entry.flag("constant") or entry.flag("forceActivation"),
         case_sensitive=case_sensitive or added.flag("case_sensitive"),
         whole_words=added.flag("match_whole_words") or added.flag("matchWholeWords"),
         depth=None if added.integer("position") != _AT_DEPTH else _AT_DEPTH if depth is None else depth,
+        scan_depth=entry.integer("searchRange"),
         order=entry.integer("insertion_order") or entry.integer("order") or 0,
     )
 

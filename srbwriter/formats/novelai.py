@@ -7,12 +7,12 @@ the tests of Aedial/novelai-api.
 from __future__ import annotations
 
 from srbwriter.formats.draft import Fields, Grower, read_time
-from srbwriter.formats.lore import add_lore
+from srbwriter.formats.lore import add_lore, read_entry
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import Author, LoreEntry
 
-_PACKED = "the story's text is packed and was left out: export it as plain text in NovelAI, and import that, too"
+_PACKED = "the story's text is packed and was left out: export it as plain text in NovelAI, and import that"
 
 
 def is_story(document: Document) -> bool:
@@ -82,23 +82,14 @@ def _add_lorebook(draft: StoryDraft, lorebook: Fields) -> None:
     """Add the entries; those of a category that is switched off are off, too."""
     off = [each.ident("id") for each in lorebook.objects("categories") if not each.flag("enabled", True)]
     entries: list[LoreEntry] = []
-    for place, entry in lorebook.members("entries"):
-        config = entry.inner("contextConfig")
+    for place, fields in lorebook.members("entries"):
+        config, entry = fields.inner("contextConfig"), read_entry(fields, f"novelai-{place}")
         budget = config.integer("tokenBudget")  # else it is a share of the context
-        entries.append(
-            LoreEntry(
-                id=entry.ident("id") or f"novelai-{place}",
-                name=entry.text("displayName"),
-                text=config.text("prefix") + entry.text("text") + config.text("suffix"),
-                keys=entry.texts("keys"),
-                enabled=entry.flag("enabled", True) and (entry.text("category") or None) not in off,
-                constant=entry.flag("forceActivation"),
-                depth=_depth(config),
-                scan_depth=entry.integer("searchRange"),
-                token_budget=budget if budget and budget > 1 else None,
-                order=config.integer("budgetPriority") or 0,
-            )
-        )
+        entry.text = config.text("prefix") + entry.text + config.text("suffix")
+        entry.enabled = entry.enabled and (fields.text("category") or None) not in off
+        entry.depth, entry.order = _depth(config), config.integer("budgetPriority") or 0
+        entry.token_budget = budget if budget and budget > 1 else None
+        entries.append(entry)
     add_lore(draft, entries)
 
 

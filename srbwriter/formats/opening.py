@@ -127,7 +127,7 @@ def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool =
     """Find out what the bytes are; ``encoding`` is that of a text not in UTF. Raises FormatError."""
     if as_text:
         return Document(name, data, "text", decode(data, name, encoding))
-    if not data:
+    if not data.strip():
         raise NotForUs(name, "is empty", "there is nothing to import")
     for magic, problem, cure in _REFUSED:
         if data.startswith(magic):
@@ -140,7 +140,7 @@ def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool =
         return _open_zip(data, name)
     document = Document(name, data, "text", decode(data, name, encoding))
     text = document.text
-    head = text[:4_000].lstrip() or text.lstrip()[:1]
+    head = text[:4_000].lstrip()
     if re.match(r'\{\s*["}]|\[\s*\{', head):
         first, _, others = text.strip().partition("\n")
         try:
@@ -150,8 +150,6 @@ def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool =
                 document.kind, document.value = "json", parse_json(text, name)
         except FormatError as error:
             raise FormatError(name, error.place, f"{error.expected} — if it is a text, {AS_TEXT}") from error
-    elif not head:
-        raise NotForUs(name, "holds nothing but white space", "there is nothing to import")
     elif head.startswith("<?xml") and not re.search(r"<html\b", head, re.IGNORECASE):
         problem = "is XML of a program that is not known here"
         raise NotForUs(name, problem, f"{_WORDS_ONLY}; {AS_TEXT}")

@@ -17,7 +17,6 @@ import sys
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
 from uuid import uuid4
 
 from srbwriter import formats, paths
@@ -33,7 +32,6 @@ log = logging.getLogger(__name__)
 
 _OPENED, _FILLED = 0.3, 0.75  # share of an export when the story is open, and when its nodes are copied
 _PARSED = 0.6  # share of an import when the file is parsed
-_STEP = 0.005  # share of the work between two progress messages of the other process
 _NICE = 5  # keys and branches come first
 
 
@@ -73,6 +71,13 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{paths.shortened(path.name, 80)}.{uuid4().hex[:8]}.part")
 
 
+def _drop(part: Path) -> None:
+    """Remove a temporary file if it exists."""
+    with contextlib.suppress(OSError):
+        remove(part)
+        lock_of(part).unlink(missing_ok=True)
+
+
 @dataclass(slots=True)
 class Export:
     """Export the story ``source`` to the file ``target`` in the format called ``form``.
@@ -101,13 +106,8 @@ class Export:
         except OSError as error:
             raise TransferError(f"{self.target}: {in_brief(error)}") from error
         finally:
-            self.drop()
+            _drop(self.part)
         return Landed(self.target, title)
-
-    def drop(self) -> None:
-        """Remove the temporary file if it exists."""
-        with contextlib.suppress(OSError):
-            self.part.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class Import:
                     if self.target is not None:
                         raise
         finally:
-            self.drop()
+            _drop(self.part)
 
     def _draft(self, progress: OnProgress) -> StoryDraft:
         chosen = {"encoding": self.encoding, "format_name": self.form}
@@ -177,20 +177,14 @@ class Import:
             raise TransferError(f"{self.file}: is no file — cat {self.file} | srbwriter import -")
         return self.file.read_bytes()
 
-    def drop(self) -> None:
-        """Remove the temporary file if it exists."""
-        with contextlib.suppress(OSError):
-            remove(self.part)
-            lock_of(self.part).unlink(missing_ok=True)
-
 
 # -- in a process of its own --------------------------------------------------------------------------
 
 
 class TransferProcess:
-    """A transfer in another process. All methods but :meth:`wait` return at once; any thread may call them.
+    """A transfer in another process, which begins at once. Only :meth:`wait` waits; any thread may call it.
 
-    >>> work = TransferProcess(Export(story, target, "markdown")).start()
+    >>> work = TransferProcess(Export(story, target, "markdown"))
     """
 
     def __init__(self, transfer: Export | Import) -> None:
@@ -201,16 +195,12 @@ class TransferProcess:
         self._thread = threading.Thread(target=self._run, name="srbwriter-transfer", daemon=True)
         self.share = 0.0
         """The finished share of the work, from 0 to 1."""
+        self._thread.start()
 
     @property
     def over(self) -> bool:
         """Whether it is finished, has failed, or was cancelled and has removed its temporary file."""
         return self._outcome is not None
-
-    def start(self) -> Self:
-        """Start the process; call it once."""
-        self._thread.start()
-        return self
 
     def cancel(self) -> bool:
         """Cancel the transfer; return False if it is over."""
@@ -238,7 +228,7 @@ class TransferProcess:
             with _child() as process:
                 self._outcome = self._follow(process)
         except Exception as error:
-            self._transfer.drop()
+            _drop(self._transfer.part)
             self._outcome = Stopped("stopped") if self._cancelled else error
 
     def _follow(self, process: subprocess.Popen[bytes]) -> Landed:
@@ -281,20 +271,13 @@ def serve_parent() -> None:
     """Run in the other process: read a transfer from standard input, report on standard output."""
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    sent = -1.0
 
     def send(message: Landed | str | float) -> None:
         pickle.dump(message, sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
-    def progress(share: float) -> None:
-        nonlocal sent
-        if share - sent >= _STEP:
-            sent = share
-            send(float(share))
-
     transfer: Export | Import = pickle.load(sys.stdin.buffer)  # the parent chose the temporary file's name
     try:
-        send(transfer.run(progress))
+        send(transfer.run(lambda share: send(float(share))))
     except (StoryError, FormatError, OSError) as error:
         send(str(error))
