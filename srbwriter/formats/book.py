@@ -146,17 +146,13 @@ def _core(draft: StoryDraft) -> str:
     """Return the document's properties."""
     spaces = (
         'xmlns:cp="http://schemas.openxmlformats.org/package/2006/metadata/core-properties"'
-        ' xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:dcterms="http://purl.org/dc/terms/"'
-        ' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
+        ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
     )
     said = {
         "title": draft.title, "creator": draft.byline, "identifier": draft.id,
         "language": language_tag(draft.language) or "",
     }  # fmt: skip
     words = "".join(f"<dc:{name}>{_xml(value[:255])}</dc:{name}>" for name, value in said.items() if value)
-    for name, moment in (("created", draft.created), ("modified", draft.modified or draft.created)):
-        if moment is not None:
-            words += f'<dcterms:{name} xsi:type="dcterms:W3CDTF">{write_time(moment)}</dcterms:{name}>'
     return f"{_XML}<cp:coreProperties {spaces}>{words}</cp:coreProperties>"
 
 

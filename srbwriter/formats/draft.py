@@ -15,7 +15,6 @@ from srbwriter.story.model import ROOT, Author, JsonValue, NodeId, as_list, as_o
 from srbwriter.story.node import Node
 from srbwriter.story.text import LONGEST
 
-_MILLISECONDS_FROM = 1e11  # Unix times above this are milliseconds: as seconds it would be the year 5138
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
@@ -102,10 +101,9 @@ def cut_long(text: str) -> Iterator[str]:
 
 
 def read_time(value: Any) -> float | None:
-    """Return Unix seconds of a number (seconds or milliseconds) or of ISO 8601; else None."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = value / 1000 if abs(value) > _MILLISECONDS_FROM else value
-        return float(seconds) if 0 <= seconds <= _LAST_SECOND else None
+    """Return Unix seconds of a number or of ISO 8601; else None."""
+    if isinstance(value, int | float):
+        return float(value) if 0 <= value <= _LAST_SECOND else None
     with suppress(ValueError):
         moment = datetime.fromisoformat(str(value))
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -195,7 +195,6 @@ def read_tavern_chat(document: Document) -> StoryDraft:
     characters = [name for name, is_user in names.items() if name and not is_user]
     draft.title = titles[0] or ", ".join(characters[:3])
     draft.byline = titles[1] or next((name for name, is_user in names.items() if name and is_user), "")
-    draft.created = read_time(head.raw("create_date"))
     about = head.inner("chat_metadata")
     note, depth = about.text("note_prompt") or None, about.integer("note_depth")
     draft.root.settings = Settings(author_note=note, author_note_depth=depth)

@@ -15,8 +15,7 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
 from srbwriter.formats.blocks import Block, block_of, heading_starts, read_blocks
-from srbwriter.formats.documents import CONTENTS, PICTURES, TABLES, attribute, first, named, text_in
-from srbwriter.formats.draft import read_time
+from srbwriter.formats.documents import CONTENTS, PICTURES, attribute, first, named, text_in
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, NotForUs, decode
 from srbwriter.story.draft import StoryDraft
@@ -171,9 +170,7 @@ class _Page(HTMLParser):
             self._heading = 0 if self._plain else heading
             self._item = self._item or tag == "li"
         self._chapter = self._marks.get(name, self._chapter) if name else self._chapter
-        if tag in ("td", "th"):
-            self._document.tell(TABLES)
-        elif tag == "html":
+        if tag == "html":
             self.language = given.get("lang") or given.get("xml:lang") or ""
         elif tag == "a" and kinds & _REFERENCE:
             note = given.get("href", "").partition("#")[2]
@@ -279,8 +276,6 @@ def read_epub(document: Document) -> StoryDraft:
     draft = read_blocks(blocks, title)
     draft.byline = ", ".join(told("creator"))
     draft.language = next((tag for tag in told("language") if tag != "und"), "")
-    modified = (text_in(m) for m in named(package.iter(), "meta") if m.get("property") == "dcterms:modified")
-    draft.modified = read_time(next(modified, None))
     draft.id = next((own[1] for own in map(_OWN_UUID.fullmatch, told("identifier")) if own), "")
     return draft
 

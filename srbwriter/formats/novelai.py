@@ -6,7 +6,7 @@ the tests of Aedial/novelai-api.
 
 from __future__ import annotations
 
-from srbwriter.formats.draft import Fields, Grower, read_time
+from srbwriter.formats.draft import Fields, Grower
 from srbwriter.formats.lore import add_lore, read_entry
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.draft import StoryDraft
@@ -30,7 +30,6 @@ def read_story(document: Document) -> StoryDraft:
     if not text and content.raw("document"):
         document.tell(_PACKED)
     draft = _draft(text, "imported", about, content)
-    draft.created, draft.modified = read_time(about.raw("createdAt")), read_time(about.raw("lastUpdatedAt"))
     return draft
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from srbwriter.formats import book, documents, folder, foreign, html, lore, markdown, novelai, own, rtf
@@ -174,22 +175,19 @@ def read_folder(
     Raises FormatError for a folder that is no story, unless ``as_one`` is set.
     """
     folder.refuse_projects(opened)
-    of_folder = next((form for form in FOLDERS if form.name == format_name), None)
-    done = 0
+    named = [form for form in FOLDERS if form.name == format_name]
+    fits = named or [form for form in FOLDERS[: None if as_one else -1] if form.matches(opened)]
+    done = count(1)
 
     def read_file(path: str) -> StoryDraft:
-        nonlocal done
-        done += 1
-        progress(min(1, done / len(opened.files)))
-        file, form = opened.files[path], "" if of_folder else format_name
+        progress(min(1, next(done) / len(opened.files)))
+        file, form = opened.files[path], "" if named else format_name
         return read(file.read_bytes(), str(file), encoding=encoding, format_name=form)
 
-    known = FOLDERS if as_one else FOLDERS[:-1]
-    form = of_folder or next((form for form in known if form.matches(opened)), None)
-    if form is None:
+    if not fits:
         cure = "name a file in it; `srbwriter import --as-one` makes one story of all of them"
         raise NotForUs(opened.name, "is a folder", cure)
-    return form.read(opened, read_file)
+    return fits[0].read(opened, read_file)
 
 
 def write(draft: StoryDraft, format_name: str) -> bytes:

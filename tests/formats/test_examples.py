@@ -157,14 +157,14 @@ EXAMPLES = {
     "card_v1.json": Example(("", [("Tom nods.", [])]), "Tom nods.", {MEMORY: "Tom mends nets."}),
     "card_v3.json": Example(
         ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
-        {"title": "Mira Vane", "created": 1700000000, "modified": 1700000100},
+        {"title": "Mira Vane"},
         {"Mira waves to all.": {"tags": ("group",)}},
     ),
     "novelai.story": Example(
         ("", [("The ferry was late. Very late. I waited.", [])]), "The ferry was late. Very late. I waited.",
         {
             MEMORY: "A river.", NOTE: "[ Style: plain ]", "root.settings.author_note_depth": 3,
-            "title": "The ferry", "created": 1650000000, "modified": 1650000001,
+            "title": "The ferry",
             "root.note": "A late ferry.", "root.tags": ("river",),
         },
     ),
