@@ -12,7 +12,6 @@ from srbwriter.formats.table import (
     FOLDERS,
     FORMATS,
     by_name,
-    detect,
     for_file,
     no_extension,
     read,
@@ -22,6 +21,6 @@ from srbwriter.formats.table import (
 )
 
 __all__ = [
-    "ALIASES", "FOLDERS", "FORMATS", "FormatError", "by_name", "detect",
+    "ALIASES", "FOLDERS", "FORMATS", "FormatError", "by_name",
     "for_file", "no_extension", "read", "read_folder", "writable", "write",
 ]  # fmt: skip

@@ -259,14 +259,10 @@ def read_epub(document: Document) -> StoryDraft:
     ]
     plain = {_path(place, each.get("href", "")) for each in covers}
     labels: dict[str, int] = {}
-    sheets: dict[str, list[_Rule]] = {}
     blocks: list[Block] = []
     for path, text in pages.items():
-        rules: list[_Rule] = []
-        for sheet in [_path(path, href) for href in _SHEET.findall(text)]:
-            if sheet not in sheets and sheet in document.names:
-                sheets[sheet] = style_rules(document.part(sheet).decode("utf-8", "replace"))
-            rules += sheets.get(sheet, [])
+        sheets = (sheet for href in _SHEET.findall(text) if (sheet := _path(path, href)) in document.names)
+        rules = style_rules("".join(document.part(sheet).decode("utf-8", "replace") for sheet in sheets))
         page = _Page(
             document, rules, marks.get(path), labels, path in plain or bool(_TITLE_PAGE.search(text))
         )

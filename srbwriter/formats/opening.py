@@ -123,10 +123,8 @@ def parse_xml(data: bytes, name: str, cure: str) -> Element:
         raise NotForUs(name, f"is not sound ({error})", cure) from error
 
 
-def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool = False) -> Document:
+def open_document(data: bytes, name: str, encoding: str = "") -> Document:
     """Find out what the bytes are; ``encoding`` is that of a text not in UTF. Raises FormatError."""
-    if as_text:
-        return Document(name, data, "text", decode(data, name, encoding))
     if not data.strip():
         raise NotForUs(name, "is empty", "there is nothing to import")
     for magic, problem, cure in _REFUSED:

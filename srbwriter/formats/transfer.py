@@ -30,7 +30,6 @@ from srbwriter.story.story import Story
 
 log = logging.getLogger(__name__)
 
-_OPENED, _FILLED = 0.3, 0.75  # share of an export when the story is open, and when its nodes are copied
 _PARSED = 0.6  # share of an import when the file is parsed
 _NICE = 5  # keys and branches come first
 
@@ -60,9 +59,9 @@ def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tup
     with Story.open(source, readonly=True) as story:
         if story.damage is not None:
             raise DamagedStory(story.file, str(story.damage))
-        progress(_OPENED)
+        progress(0.1)
         draft = story.to_draft()
-    progress(_FILLED)
+    progress(0.75)
     return draft.title, formats.write(draft, form)
 
 

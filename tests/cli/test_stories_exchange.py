@@ -14,7 +14,7 @@ import pytest
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
 from srbwriter.story import Story
-from tests.formats.files import shape
+from tests.formats.files import format_of, shape
 
 from .stories import library_files, make
 
@@ -40,7 +40,7 @@ def test_the_extension_is_the_format(run: Any, tmp_path: Path) -> None:
         ("orchard.epub.json", "srbwriter"),
     ):
         assert run("export", "orchard", "-o", str(tmp_path / name)) == (Exit.OK, "", "")
-        assert formats.detect((tmp_path / name).read_bytes()).name == form
+        assert format_of((tmp_path / name).read_bytes()) == form
 
 
 def test_a_format_can_be_named_and_written_to_standard_output(run: Any, tmp_path: Path) -> None:

@@ -158,7 +158,6 @@ EXAMPLES = {
     "card_v3.json": Example(
         ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
         {"title": "Mira Vane"},
-        {"Mira waves to all.": {"tags": ("group",)}},
     ),
     "novelai.story": Example(
         ("", [("The ferry was late. Very late. I waited.", [])]), "The ferry was late. Very late. I waited.",
