@@ -7,7 +7,6 @@ In files of versions before 0.6 a chapter may be a mark on a node; it becomes a 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from datetime import date
 
 from srbwriter.formats.draft import Fields
@@ -48,6 +47,10 @@ def read_own(document: Document) -> StoryDraft:
     if first == ROOT and ids[0] == str(ROOT) and all(re.fullmatch("[1-9][0-9]{0,8}", key) for key in ids):
         numbers = {key: int(key) for key in ids}
     given = {key: value for key, value in story.items() if key not in ("nodes", "current", "notices")}
+    for day, done in as_object(given.get("days")).items():  # files before 0.6 part typed words and others
+        read = Fields(done)
+        words = (read.integer("typed") or 0) + (read.integer("picked") or 0)
+        given["days"][day] = {"grown": words, "seconds": read.raw("seconds") or 0.0}
     draft = msgspec.convert(given, StoryDraft)
     for place, (key, fields) in enumerate(zip(ids, nodes, strict=True)):
         parent = fields.get("parent_id")
@@ -102,7 +105,7 @@ def write_own(draft: StoryDraft) -> bytes:
         "nodes": [_node_json(node) for node in draft.nodes.values()], "current_id": str(draft.current),
         "title": draft.title, "byline": draft.byline, "language": draft.language, "created": draft.created,
         "modified": draft.modified, "id": draft.id, "values": draft.values,
-        "days": {day: {k: v for k, v in asdict(done).items() if v} for day, done in draft.days.items()},
+        "days": {day: {"typed": done.grown, "seconds": done.seconds} for day, done in draft.days.items()},
     })  # fmt: skip
     file = {"format": NAME, "version": VERSION, "without": WITHOUT, "story": story}
     return msgspec.json.encode(file)

@@ -74,8 +74,8 @@ def _image(db: sqlite3.Connection) -> Image:
         for key, value in db.execute("SELECT key, json FROM value"):
             if key not in _GONE:
                 image.rows["value", key] = json.loads(value)
-        for day, *done in db.execute("SELECT day, typed, picked, generated, seconds FROM progress"):
-            image.rows["day", day] = Progress(*done)
+        for day, grown, seconds in db.execute("SELECT day, typed + picked, seconds FROM progress"):
+            image.rows["day", day] = Progress(grown, seconds)
     image.rows.setdefault(("value", "uuid"), str(uuid4()))
     if not problem:
         place_headings(nodes, chapters)

@@ -21,7 +21,7 @@ def test_a_story_goes_out_and_comes_in_as_it_was(story: Story, tmp_path: Path) -
     story.pick(one)
     story.append(" And then?")
     story.delete(two)
-    story.mark(one, bookmark=True, note="n", title="T", tags=["x", "y z"])
+    story.mark(one, bookmark=True)
     story.put_settings(ROOT, Settings(memory="A sea.", lore=[LoreEntry("1", keys=["k"])]))
     story.put_meta(one, "steered", ["a", None])
     story.put_value("knobs", {"sampling": {"temperature": 0.5}, "stop": {}, "ladder": None})
