@@ -1,22 +1,20 @@
 """Books, out: Word documents and EPUB 3, of the current path.
 
 A Word document is a manuscript with styles that the writer can change (ISO/IEC 29500); an EPUB has a page for
-each chapter (EPUB 3.3, W3C). Chapters are headings, scene breaks centred lines, footnotes real footnotes. The
-same story gives the same bytes, whenever it is written.
+each chapter (EPUB 3.3, W3C). Chapters are headings, scene breaks centred lines, footnotes real footnotes.
 """
 
 from __future__ import annotations
 
 import io
 import re
-import time
 import uuid
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from html import escape
 
 from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title
-from srbwriter.formats.draft import write_time
 from srbwriter.formats.inline import Inline, inlines
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
@@ -212,9 +210,7 @@ def write_epub(draft: StoryDraft) -> bytes:
     parts = chapters(draft)
     title, language = _xml(draft.title.strip() or "Untitled"), language_tag(draft.language) or "und"
     files = [f"chapter-{number:04}.xhtml" for number in range(1, len(parts) + 1)]
-    first_made = f"{title}\n{draft.byline}\n{draft.created}".encode("utf-8", "replace").decode()
-    identifier = _xml(draft.id) or uuid.uuid5(uuid.NAMESPACE_URL, first_made)
-    moment = draft.modified or draft.created or time.time()
+    identifier = _xml(draft.id) or uuid.uuid5(uuid.NAMESPACE_URL, f"{title}\n{_xml(draft.byline)}")
     creator = f"<dc:creator>{_xml(draft.byline)}</dc:creator>\n" if draft.byline.strip() else ""
     page = 'media-type="application/xhtml+xml"'
     items = "".join(f'<item id="c{number}" href="{file}" {page}/>\n' for number, file in enumerate(files, 1))
@@ -225,7 +221,7 @@ def write_epub(draft: StoryDraft) -> bytes:
 <dc:identifier id="id">urn:uuid:{identifier}</dc:identifier>
 <dc:title>{title}</dc:title>
 <dc:language>{language}</dc:language>
-{creator}<meta property="dcterms:modified">{write_time(moment)}</meta>
+{creator}<meta property="dcterms:modified">{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}</meta>
 </metadata>
 <manifest>
 <item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>

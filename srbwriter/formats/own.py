@@ -103,8 +103,8 @@ def write_own(draft: StoryDraft) -> bytes:
 
     story = _filled({
         "nodes": [_node_json(node) for node in draft.nodes.values()], "current_id": str(draft.current),
-        "title": draft.title, "byline": draft.byline, "language": draft.language, "created": draft.created,
-        "modified": draft.modified, "id": draft.id, "values": draft.values,
+        "title": draft.title, "byline": draft.byline, "language": draft.language, "id": draft.id,
+        "values": draft.values,
         "days": {day: {"typed": done.grown, "seconds": done.seconds} for day, done in draft.days.items()},
     })  # fmt: skip
     file = {"format": NAME, "version": VERSION, "without": WITHOUT, "story": story}

@@ -91,7 +91,7 @@ EXAMPLES = {
         ])]),
         "Before.\n\n# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n## Two ##\nEnd",
         {
-            "title": "The ferry", "byline": "Ada", "modified": 1714953600,
+            "title": "The ferry", "byline": "Ada",
         },
     ),
     "sillytavern.jsonl": Example(
