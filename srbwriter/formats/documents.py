@@ -350,16 +350,12 @@ class _Odt(_XmlReader):
         for style in named(root.iter(), "style"):
             family, name = attribute(style, "family"), attribute(style, "name")
             own, base = list(named(style.iter(), "text-properties")), attribute(style, "parent-style-name")
-            italic = next(filter(None, (attribute(each, "font-style") for each in own)), "")
-            bold = next(filter(None, (attribute(each, "font-weight") for each in own)), "")
-            self.styles[f"{family} {name}"] = (
-                Style(
-                    _KINDS.get(name.casefold()),
-                    italic=italic in ("italic", "oblique") if italic else None,
-                    bold=bold in ("bold", "600", "700", "800", "900") if bold else None,
-                ),
-                f"{family} {base}" if base else "",
-            )
+            slant = next(filter(None, (attribute(each, "font-style") for each in own)), "")
+            weight = next(filter(None, (attribute(each, "font-weight") for each in own)), "")
+            italic = slant in ("italic", "oblique") if slant else None
+            bold = weight in ("bold", "600", "700", "800", "900") if weight else None
+            whole = Style(_KINDS.get(name.casefold()), italic=italic, bold=bold)
+            self.styles[f"{family} {name}"] = (whole, f"{family} {base}" if base else "")
 
     def read_paragraph(self, element: Element) -> tuple[Style, list[Inline]]:
         name = attribute(element, "style-name")

@@ -219,6 +219,7 @@ _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "tex
 _ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 _OWN_UUID = re.compile(r"(?:urn:uuid:)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 _TITLE_PAGE = re.compile(r"""epub:type\s*=\s*["'][^"']*\b(?:titlepage|halftitlepage|cover)\b""")
+_COVERS = ("title-page", "cover")
 _SHEET = re.compile(r"""<link\b[^>]*href\s*=\s*["']([^"']+\.css)["']""")
 
 
@@ -254,9 +255,7 @@ def read_epub(document: Document) -> StoryDraft:
         for key in items:
             if paths[key] in document.names and _is_contents(items[key]):
                 _add_chapters(marks, document, paths[key], title)
-    covers = [
-        each for each in named(package.iter(), "reference") if each.get("type") in ("title-page", "cover")
-    ]
+    covers = (each for each in named(package.iter(), "reference") if each.get("type") in _COVERS)
     plain = {_path(place, each.get("href", "")) for each in covers}
     labels: dict[str, int] = {}
     blocks: list[Block] = []

@@ -43,8 +43,6 @@ def read_scenario(document: Document) -> StoryDraft:
     prompt = whole.text("prompt")
     draft = _draft(prompt, "writer", whole, whole)
     draft.byline = whole.text("author")
-    if "${" in prompt:
-        document.tell("places to fill in, such as ${name}, stand in the text as they are")
     return draft
 
 

@@ -19,9 +19,6 @@ from srbwriter.story.upgrade import place_headings
 
 NAME = "srbwriter"
 VERSION = 2
-WITHOUT = ("the undo history",)
-"""Parts of a story that such a file lacks; its field ``without`` lists them."""
-
 _MADE = ("seed", "sampling", "model", "finish_reason")
 _MARKS = ("bookmark", "note", "title", "visited")
 
@@ -107,7 +104,7 @@ def write_own(draft: StoryDraft) -> bytes:
         "values": draft.values,
         "days": {day: {"typed": done.grown, "seconds": done.seconds} for day, done in draft.days.items()},
     })  # fmt: skip
-    file = {"format": NAME, "version": VERSION, "without": WITHOUT, "story": story}
+    file = {"format": NAME, "version": VERSION, "without": ["the undo history"], "story": story}
     return msgspec.json.encode(file)
 
 

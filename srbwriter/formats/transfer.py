@@ -31,7 +31,6 @@ from srbwriter.story.story import Story
 log = logging.getLogger(__name__)
 
 _PARSED = 0.6  # share of an import when the file is parsed
-_NICE = 5  # keys and branches come first
 
 
 class TransferError(StoryError):
@@ -114,10 +113,9 @@ class Import:
     """Import ``file`` as a new story in ``folder``, or as the story file ``target`` if that is given.
 
     ``data`` is read instead of the file, whose name is then only for messages. ``title`` replaces the file's
-    own title, which is by default its name. ``encoding`` is for a text
-    that is not in UTF, ``form`` the format to read the file as, instead of the detected one. With ``as_one``
-    a folder, or the file with ``more`` files, becomes one story; without it only the project folder of a
-    writing program does.
+    own title; by default it is the file's name. ``encoding`` is for a text not in UTF, ``form`` the format to
+    read the file as, instead of the detected one. With ``as_one`` a folder, or the file with ``more``
+    files, becomes one story; without it only the project folder of a writing program does.
     """
 
     file: Path
@@ -138,8 +136,7 @@ class Import:
         """Import. Raises StoryError or FormatError; then nothing is left."""
         draft = self._draft(within(progress, 0, _PARSED))
         progress(_PARSED)
-        usual = self.file.stem if self.data is None else "Imported story"
-        titles = (self.title, draft.title, usual)
+        titles = (self.title, draft.title, self.file.stem if self.data is None else "Imported story")
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
         try:
             with making(self.target or library.free_path(self.folder, title)):
@@ -269,7 +266,7 @@ def _child() -> subprocess.Popen[bytes]:
 def serve_parent() -> None:
     """Run in the other process: read a transfer from standard input, report on standard output."""
     with contextlib.suppress(OSError):
-        os.nice(_NICE)
+        os.nice(5)  # keys and branches come first
 
     def send(message: Landed | str | float) -> None:
         pickle.dump(message, sys.stdout.buffer)
