@@ -77,7 +77,7 @@ def title_of(path: str) -> str:
     return _NUMBERED.sub("", stem, count=1).strip() if _NUMBERED.match(stem) else stem
 
 
-class Part(NamedTuple):
+class ChapterFile(NamedTuple):
     """A file that becomes a chapter, called ``title`` where its text says nothing else.
 
     Without a ``path`` it has no words. ``level`` is that of the heading which it gets where its text begins
@@ -91,7 +91,7 @@ class Part(NamedTuple):
 
 
 def _bind(
-    folder: Folder, parts: Iterable[Part], read_file: ReadFile, clean: Callable[[str], str] = str
+    folder: Folder, parts: Iterable[ChapterFile], read_file: ReadFile, clean: Callable[[str], str] = str
 ) -> StoryDraft:
     """Return one story of all parts; a notice names each file that is empty or cannot be read.
 
@@ -140,7 +140,7 @@ def is_folder(folder: Folder) -> bool:
 
 def read_files(folder: Folder, read_file: ReadFile) -> StoryDraft:
     """The files of a folder in their order, each a chapter."""
-    return _bind(folder, [Part(path, title_of(path)) for path in folder.files], read_file)
+    return _bind(folder, [ChapterFile(path, title_of(path)) for path in folder.files], read_file)
 
 
 def refuse_projects(folder: Folder) -> None:
@@ -173,7 +173,7 @@ def read_vault(folder: Folder, read_file: ReadFile) -> StoryDraft:
     With Longform it is the project: its scenes in the order of the index note, and nothing else.
     """
     project, notices = _longform(folder), list[str]()
-    parts = [Part(path, title_of(path)) for path in folder.files if path.lower().endswith(_NOTE)]
+    parts = [ChapterFile(path, title_of(path)) for path in folder.files if path.lower().endswith(_NOTE)]
     if project is not None:
         parts = list(_scenes(folder, *project, notices))
     draft = _bind(folder, parts, read_file, lambda text: _LINK.sub(_shown, text))
@@ -206,7 +206,7 @@ def _longform(folder: Folder) -> tuple[str, JsonObject] | None:
     return None
 
 
-def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) -> Iterator[Part]:
+def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) -> Iterator[ChapterFile]:
     """Yield the scenes of a project in its order; a notice names what is left out."""
     at = PurePosixPath(index).parent / str(said.get("sceneFolder") or "").strip("/")
     taken = {index}
@@ -218,7 +218,7 @@ def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) ->
             stack += [(inner, level + 1) for inner in reversed(as_list(entry))]
         elif path in folder.files:
             taken.add(path)
-            yield Part(path, title_of(path), min(level, 6))
+            yield ChapterFile(path, title_of(path), min(level, 6))
         else:
             notices.append(f"{entry} was left out; the index note names it, and there is no such note")
     notes = [path for path in folder.files if path.lower().endswith(_NOTE) and path not in taken]
@@ -264,7 +264,7 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
                     return path
         return ""
 
-    def parts() -> Iterator[Part]:
+    def parts() -> Iterator[ChapterFile]:
         says = any(map(_is_compiled, top.iter()))  # some versions have no field for texts not compiled
         stack = [(child, 1) for child in reversed(list(next(named(top, "Children"), ())))]
         while stack:
@@ -280,7 +280,7 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
             path, chapter = file_of(item, "content"), kind == "Folder" or depth == 1
             if path or chapter or notes:
                 level = depth if chapter and title else 0
-                yield Part(path, title or kind, level, notes)
+                yield ChapterFile(path, title or kind, level, notes)
 
     draft = _bind(folder, parts(), read_file, lambda text: _STYLE_MARKS.sub("", text))
     draft.notices += notices
