@@ -205,7 +205,7 @@ DIALECT = Dialect(
             _GENERATE),
         Endpoint("POST /api/extra/generate/check", check, "what has been written so far", "genkey"),
         Endpoint("POST /api/extra/abort", abort, "stop what this client asked for", "genkey"),
-        Endpoint("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer so far",
+        Endpoint("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the answer so far",
             "genkey"),
         Endpoint("POST /api/extra/tokencount", token_count, "a text's tokens, counted",
             "prompt!:string special:boolean"),
