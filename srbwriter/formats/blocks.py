@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from srbwriter.formats.draft import Grower
-from srbwriter.formats.inline import Inline, marked, plain
+from srbwriter.formats.inline import Inline, inlines, marked
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.headings import is_scene_break
 from srbwriter.story.outline import outline
@@ -93,7 +93,7 @@ def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> S
         elif kind == "comment":
             comments.append(text)
         elif kind in ("heading", "title"):
-            if at_start and title and plain(text).casefold() == " ".join(title.split()).casefold():
+            if at_start and title and plain_title(text).casefold() == " ".join(title.split()).casefold():
                 continue
             end_chapter("\n\n")
             texts.append(f"{'#' * max(level, 1)} {text}")
@@ -168,4 +168,4 @@ def chapters(draft: StoryDraft) -> list[Chapter]:
 
 def plain_title(text: str) -> str:
     """Return the words of a heading in one line."""
-    return " ".join(plain(text).split())
+    return " ".join("".join(part.text for part in inlines(text)).split())

@@ -54,11 +54,6 @@ def inlines(text: str) -> list[Inline]:
     return join_inlines(found)
 
 
-def plain(text: str) -> str:
-    """Return the words alone."""
-    return "".join(part.text for part in inlines(text))
-
-
 def marked(parts: Iterable[Inline]) -> str:
     """Return a text with marks that reads as ``parts``: the inverse of :func:`inlines`.
 
