@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _MARKS = re.compile(r"[*_\\]")
+_LIKELY_MARKS = re.compile(
+    r"(?<!\s)\*|\*(?!\s)"  # stars between spaces are none
+    r"|(?<![^\W_])_|_(?![^\W_])"  # nor are underscores inside a word
+    r"|\\(?=[!-/:-@\[-`{-~]|\Z)"
+)
 _NO_MARKS = re.compile(r"(?!)")
 _SEEN = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 _SPACE = re.compile(r"[ \t\n\r\f]+")
@@ -62,7 +67,8 @@ def marked(parts: Iterable[Inline]) -> str:
     the whole; the words are always the same.
     """
     wanted = list(parts)
-    for escaped, core in ((_NO_MARKS, _SEEN), (_MARKS, _SEEN), (_MARKS, _INNER)):
+    ways = ((_NO_MARKS, _SEEN), (_LIKELY_MARKS, _SEEN), (_MARKS, _SEEN), (_MARKS, _INNER))
+    for escaped, core in ways:
         wanted = _within(wanted, core)
         if inlines(text := _written(wanted, escaped)) == wanted:
             return text
