@@ -57,10 +57,8 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
     if form is None and not streamed:
         raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
     form = form or formats.by_name("markdown")
-    if not streamed:  # what cannot be written is said before any work is done
-        if output.is_file() and not force:
-            raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
-        transfer.check_target(output, force=force)
+    if output.is_file() and not force:
+        raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
     source = find_story(arguments.story)
     try:
         if streamed:

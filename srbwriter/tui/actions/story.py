@@ -121,11 +121,9 @@ def export(screen: WriteScreen) -> None:
 def _format_of(target: Path) -> str:
     """Return the name of the format of a file to be written. Raises StoryError if it cannot be."""
     from srbwriter import formats
-    from srbwriter.formats import transfer
 
     if (form := formats.for_file(target)) is None:
         raise StoryError(formats.no_extension(target))
-    transfer.check_target(target, force=True)
     return form.name
 
 
