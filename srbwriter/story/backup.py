@@ -16,7 +16,7 @@ from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.disk import inode_of, remove, saving
+from srbwriter.story.disk import remove, saving, state_of
 from srbwriter.story.journal import FileLock
 from srbwriter.story.model import DamagedStory, NotAStory, StoryError
 from srbwriter.story.store import SUFFIX, new_token, write_whole
@@ -118,7 +118,7 @@ def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     begin = str(uuid or "")
     below = [b for b in sorted(folder.iterdir()) if b.name.startswith(begin)] if folder.is_dir() else []
     owners = {sub: _owner(sub) for sub in below}
-    ours = [sub for sub, owner in owners.items() if owner and inode_of(owner) == inode_of(file)]
+    ours = [sub for sub, owner in owners.items() if owner and state_of(owner) == state_of(file)]
     left = [sub for sub, owner in owners.items() if begin and (owner is None or not owner.exists())]
     free = folder / (f"{begin or file.stem} {len(below) + 1}" if begin and below else begin or file.stem)
     return [*ours, *left, free][0]

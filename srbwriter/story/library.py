@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from srbwriter import paths
-from srbwriter.story.disk import log_of, not_saved, saving
+from srbwriter.story.disk import in_brief, saving
 from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, NotSaved, TooNew
 from srbwriter.story.store import SUFFIX, VERSION, last_batch, summary_of
 from srbwriter.story.tree import Rows
@@ -56,9 +56,9 @@ def info(path: Path) -> StoryInfo:
     try:
         last = last_batch(path)
         shown = last.summary if last.version == VERSION else summary_of(read_old(path).rows)
-        problem = "is damaged" if last.damage is not None or last.behind is not None else ""
+        problem = "is damaged" if last.damage is not None else ""
     except OSError as error:  # it cannot be read now
-        problem = str(not_saved(path, error))
+        problem = f"cannot be read: {in_brief(error)}"
     except TooNew as error:
         problem = error.problem
     except DamagedStory:
@@ -109,9 +109,6 @@ def move(path: Path, target: Path) -> Path:
         raise NotAStory(path, "does not exist")
     lock = FileLock.take(path.resolve())
     try:
-        if log_of(path).exists():  # of a program that was killed
-            cure = "open it once, which saves its last words"
-            raise NotSaved(path, "it was not closed", full=False, cure=cure)
         with saving(path):
             rename(path, target)
     except NotSaved as error:

@@ -16,7 +16,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from srbwriter.story import backup, convert, outline, search
-from srbwriter.story.disk import log_of, making, saving, state_of
+from srbwriter.story.disk import making, saving, state_of
 from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState
 from srbwriter.story.languages import default_language, language_tag
@@ -44,7 +44,7 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.open import Opened, create_story, locked, open_story, read_story, rescue_of
+from srbwriter.story.open import Opened, create_story, locked, open_story, read_story
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
@@ -73,9 +73,8 @@ class Story(TextTree):
         self.second_file = opened.second_file
         if opened.lock is not None:
             self._journal = Journal(
-                self.file, opened.image.token, opened.lock, self._rows, self._summary,
-                rescue_of(str(self._values.get("uuid", ""))), self._moved,
-            )  # fmt: skip
+                self.file, opened.image, opened.lock, self._rows, self._summary, self._moved
+            )
 
     def _summary(self) -> JsonObject:
         """Return what a list of stories shows."""
@@ -154,9 +153,9 @@ class Story(TextTree):
         """
         if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
             return False
-        now = state_of(self.file), state_of(log_of(self.file))
+        now = state_of(self.file)
         lock, _ = locked(self.file)
-        if now[0] is None or (lock is None and now == self._seen):
+        if now is None or (lock is None and now == self._seen):
             if lock is not None:  # the story was moved or deleted there
                 lock.release()
             return False
@@ -172,9 +171,8 @@ class Story(TextTree):
 
     @property
     def rescue(self) -> Path | None:
-        """The file with the whole story, while the disk takes no words; None if there is none."""
-        file = self._journal.rescue if self._journal is not None else None
-        return file if file is not None and file.exists() else None
+        """The file with the words that the disk does not take; None if there is none."""
+        return self._journal.rescue if self._journal is not None else None
 
     def use_token_sizes(self, sizes: TokenSizes | None) -> None:
         """Use ``sizes`` for the lengths of tokens, so that a cut in generated text keeps its ids."""
