@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from srbwriter.formats.draft import Grower
 from srbwriter.formats.inline import Inline, marked, plain
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.headings import heading_line, is_scene_break
-from srbwriter.story.model import DraftNode, Marks, StoryDraft
 
 Kind = Literal["title", "author", "heading", "paragraph", "item", "break", "note", "comment"]
 
@@ -103,7 +103,7 @@ def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> S
         nonlocal here
         if texts or comments:
             text = "".join([*texts, *(f"\n\n{note}" for note in notes), gap])
-            here = grower.add(here, DraftNode("", text=text, marks=Marks(note="\n".join(comments))))
+            here = grower.add(here, text, note="\n".join(comments))
             for held in (texts, notes, comments):
                 held.clear()
 

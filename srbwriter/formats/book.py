@@ -18,8 +18,8 @@ from html import escape
 from srbwriter.formats.blocks import NOTE, Block, Chapter, chapters, plain_title, xml_characters
 from srbwriter.formats.draft import write_time
 from srbwriter.formats.inline import Inline, inlines
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
-from srbwriter.story.model import StoryDraft
 
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
@@ -233,7 +233,7 @@ def write_epub(draft: StoryDraft) -> bytes:
     try:
         identifier = str(uuid.UUID(draft.id))
     except ValueError:  # for one without, the same for the same beginning of the same story
-        first_made = f"{draft.title}\n{draft.byline}\n{draft.created}\n{draft.root.id}"
+        first_made = f"{draft.title}\n{draft.byline}\n{draft.created}"
         identifier = str(uuid.uuid5(uuid.NAMESPACE_URL, first_made.encode("utf-8", "replace").decode()))
     moment = next((at for at in (draft.modified, draft.created) if at is not None), time.time())
     creator = f"<dc:creator>{_xml(draft.byline)}</dc:creator>\n" if draft.byline.strip() else ""

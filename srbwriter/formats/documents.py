@@ -17,8 +17,8 @@ from srbwriter.formats.blocks import Block, Kind, block_of, read_blocks
 from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, NotForUs
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.headings import SCENE_BREAK
-from srbwriter.story.model import StoryDraft
 
 TABLES = "tables became lines, with | between the cells"
 ITEMS = "items of lists begin with a dash in place of bullet or number"

@@ -19,17 +19,9 @@ from srbwriter.formats.documents import below, first, name_of, text_in
 from srbwriter.formats.draft import Grower
 from srbwriter.formats.markdown import NotYaml, split_front_matter
 from srbwriter.formats.opening import FormatError, NotForUs, parse_xml, unix_lines
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.headings import heading_line
-from srbwriter.story.model import (
-    DraftNode,
-    JsonObject,
-    Marks,
-    StoryDraft,
-    StoryError,
-    as_list,
-    as_object,
-    path_to,
-)
+from srbwriter.story.model import JsonObject, StoryError, as_list, as_object
 
 MOST_FILES = 20_000
 """Most files of one story; a folder with more is refused as a mistake."""
@@ -147,12 +139,12 @@ class Binder:
         own_title = plain_title(own[1]) if own else part.title or title
         if level and own is None:
             text = f"{'#' * min(level, 6)} {own_title}{_BLANK_LINE}{text}"
-        notes = [note, *(node.marks.note for node in path_to(part, part.current_id))]
+        notes = [note, *(node.note for node in part.path)]
         if self._ending and text:  # a blank line between the chapters
             self._end.text += _BLANK_LINE[len(self._ending) - len(self._ending.rstrip("\n")) :]
             self._ending = _BLANK_LINE
-        marks = Marks(title=own_title, note=_BLANK_LINE.join(filter(None, notes)), tags=tags)
-        node = self._grower.add(self._end, DraftNode("", text=text, marks=marks))
+        note = _BLANK_LINE.join(filter(None, notes))
+        node = self._grower.add(self._end, text, title=own_title, note=note, labels="\n".join(tags))
         if not beside:
             self._end, self._ending = node, (self._ending + text)[-2:]
 
@@ -227,7 +219,7 @@ def read_vault(folder: Folder, read_file: ReadFile) -> StoryDraft:
             binder.notices.append(f"{path} is empty, and was left out")
             continue
         draft = read_file(path)
-        for node in draft.nodes:
+        for node in draft.nodes.values():
             node.text = _LINK.sub(_shown, node.text)
         binder.add(draft, path, title_of(path), level=level)
     if binder.empty:
@@ -319,7 +311,7 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
                 path = paths.get(f"{stem}.{end}".casefold())
                 if path is not None and folder.read_bytes(path).strip():
                     part = read_file(path)
-                    for node in part.nodes:
+                    for node in part.nodes.values():
                         node.text = _STYLE_MARKS.sub("", node.text)
                     return part
         return Grower().draft()

@@ -11,30 +11,27 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
-from srbwriter.formats.draft import LOOM_TIME, Fields, Grower, arrange, read_time, write_time
+from srbwriter.formats.draft import LOOM_TIME, Entry, Fields, Grower, arrange, read_time, write_time
 from srbwriter.formats.lore import add_lore, read_entry
 from srbwriter.formats.opening import Document, FormatError, parse_json
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import (
+    ROOT,
     Author,
-    DraftNode,
-    Generation,
     JsonObject,
     JsonValue,
     LoreEntry,
-    Marks,
+    NodeId,
     Settings,
-    StoryDraft,
+    State,
     as_list,
     as_object,
-    children_by_parent,
+    settings_json,
 )
+from srbwriter.story.node import Node
 
 BETWEEN = "\n\n"
 """What separates the messages of a chat when it is read as prose."""
-
-
-def _made_by(model: Any) -> Generation | None:
-    return Generation(model=model) if model and isinstance(model, str) else None
 
 
 # -- looms: nodes that hold their children, or name their parents ---------------------------------------
@@ -63,31 +60,25 @@ def read_loom(document: Document) -> StoryDraft:
     whole = Fields(document.object)
     root = whole.raw("root")
     tops = Fields({"nodes": listed or [root if isinstance(root, dict) else whole.all]}).objects("nodes")
-    nodes: list[DraftNode] = []
+    entries: list[Entry] = []
     stack = [(each, each.ident("parent_id") or each.ident("parentId")) for each in reversed(tops)]
     while stack:
-        fields, parent_id = stack.pop()
-        about, tags = fields.inner("meta"), fields.texts("tags")
-        node_id = fields.ident("id") or f"n{len(nodes)}"
-        marks = Marks(
-            bookmark=fields.flag("bookmark") or "bookmark" in tags,
-            tags=tuple(tag for tag in tags if tag != "bookmark"),
-            visited=fields.flag("visited", True),
-        )
-        nodes.append(
-            DraftNode(
-                node_id,
-                parent_id,
-                text=fields.text("text"),
-                author=_SOURCES.get(about.text("source"), "imported"),
-                marks=marks,
-                settings=Settings(memory=_loom_memory(fields.inner("frame"))),
-                created=read_time(about.raw("creation_timestamp")),
-            )
-        )
-        stack += [(child, node_id) for child in reversed(fields.objects("children"))]
-    draft = arrange(nodes, whole.ident("selected_node_id") or "")
-    draft.root.settings.memory = draft.root.settings.memory or _loom_memory(whole)
+        fields, parent = stack.pop()
+        about, tags = fields.inner("meta"), fields.tags()
+        name = fields.ident("id") or f"n{len(entries)}"
+        own: JsonObject = {
+            "bookmark": fields.flag("bookmark") or "bookmark" in tags,
+            "labels": "\n".join(tag for tag in tags if tag != "bookmark"),
+            "visited": fields.flag("visited", True),
+            "own_settings": settings_json(Settings(memory=_loom_memory(fields.inner("frame")))),
+            "created": read_time(about.raw("creation_timestamp")) or 0.0,
+        }
+        author = _SOURCES.get(about.text("source"), "imported")
+        entries.append(Entry(name, parent, fields.text("text"), author, own))
+        stack += [(child, name) for child in reversed(fields.objects("children"))]
+    draft = arrange(entries, whole.ident("selected_node_id") or "")
+    if draft.root.own_settings is None:
+        draft.root.settings = Settings(memory=_loom_memory(whole))
     return draft
 
 
@@ -99,33 +90,36 @@ def _loom_memory(fields: Fields) -> str | None:
 def write_loom(draft: StoryDraft) -> bytes:
     """The tree as socketteer/loom has it, which other looms read too."""
     sources = {"model": "AI", "edited": "mixed"}
-    names = sorted({tag for node in draft.nodes for tag in node.marks.tags})
+    living = [node for node in draft.nodes.values() if node.state == State.LIVING]
+    names = sorted({tag for node in living for tag in node.tags})
+    children: dict[NodeId | None, list[Node]] = {}
+    for node in sorted(living, key=lambda node: node.place):
+        children.setdefault(node.parent, []).append(node)
     plain = {"scope": "node", "hide": False, "show_only": False, "toggle_key": "None", "icon": "None"}
     head: JsonObject = {
-        "selected_node_id": draft.current_id,
+        "selected_node_id": str(draft.current),
         "tags": {name: {"name": name, **plain} for name in names},  # loom fails on a tag without a definition
     }
     parts = [json.dumps(head, ensure_ascii=False)[:-1], ', "root": ']
-    children = children_by_parent(draft)
-    stack: list[DraftNode | str] = [draft.root]  # not by recursion: a novel is deeper than the call stack
+    stack: list[Node | str] = [draft.root]  # not by recursion: a novel is deeper than the call stack
     while stack:
         node = stack.pop()
         if isinstance(node, str):
             parts.append(node)
             continue
         fields: JsonObject = {
-            "id": node.id, "text": node.text, "parent_id": node.parent_id,
-            "mutable": node.parent_id is not None, "visited": node.marks.visited,
-            "tags": [*node.marks.tags, *["bookmark"] * node.marks.bookmark],
+            "id": str(node.id), "text": node.text, "parent_id": str(node.parent) if node.parent else None,
+            "mutable": node.id != ROOT, "visited": node.visited,
+            "tags": [*node.tags, *["bookmark"] * node.bookmark],
             "meta": {"source": sources.get(node.author, "prompt")},
         }  # fmt: skip
-        if node.created is not None:
+        if node.created:
             fields["meta"]["creation_timestamp"] = write_time(node.created, LOOM_TIME)
-        if node.settings.memory is not None:
-            fields["frame"] = {"generation_settings": {"global_context": node.settings.memory}}
+        if (memory := node.settings.memory) is not None:
+            fields["frame"] = {"generation_settings": {"global_context": memory}}
         parts += [json.dumps(fields, ensure_ascii=False)[:-1], ', "children": [']
         stack.append("]}")
-        for place, child in reversed(list(enumerate(children[node.id]))):
+        for place, child in reversed(list(enumerate(children.get(node.id, ())))):
             stack += [child, ", "] if place else [child]
     return "".join([*parts, "}"]).encode("utf-8", "replace")
 
@@ -152,8 +146,8 @@ def read_mikupad(document: Document) -> StoryDraft:
     end = grower.root
     for typed, group in groupby(session.objects("prompt"), lambda chunk: chunk.raw("type") == "user"):
         if text := "".join(chunk.text("content") for chunk in group):
-            end = grower.add(end, DraftNode("", text=text, author="writer" if typed else "model"))
-    settings = grower.root.settings
+            end = grower.add(end, text, "writer" if typed else "model")
+    settings = Settings()
     for key, name in (("memoryTokens", "memory"), ("authorNoteTokens", "author_note")):
         part = session.inner(key)
         if text := part.text("text"):
@@ -172,6 +166,7 @@ def read_mikupad(document: Document) -> StoryDraft:
                 scan_depth=round(int(depth) * _CHARACTERS_PER_TOKEN) if depth.isdecimal() else None,
             )
         )
+    grower.root.settings = settings
     return grower.draft(end, session.text("name"))
 
 
@@ -200,9 +195,9 @@ def read_kobold(document: Document) -> StoryDraft:
         )
         return _TURNS.sub(BETWEEN, _PICTURE.sub("", named))
 
-    after: dict[tuple[str, str], DraftNode] = {}
+    after: dict[tuple[NodeId, str], Node] = {}
 
-    def grow(chunks: list[JsonValue]) -> DraftNode:
+    def grow(chunks: list[JsonValue]) -> Node:
         """Lay a branch over those that are there, as far as their chunks agree; return its end."""
         end = grower.root
         for chunk in chunks:
@@ -210,7 +205,7 @@ def read_kobold(document: Document) -> StoryDraft:
             text = text.lstrip("\n") if end is grower.root else text
             if text:
                 if (end.id, text) not in after:
-                    after[end.id, text] = grower.add(end, DraftNode("", text=text))
+                    after[end.id, text] = grower.add(end, text)
                 end = after[end.id, text]
         return end
 
@@ -225,6 +220,7 @@ def read_kobold(document: Document) -> StoryDraft:
     settings.memory = memory or None
     if note:
         settings.author_note = template.replace("<|>", note) if "<|>" in template else note
+    draft.root.settings = settings
     entries = [read_entry(entry, place) for place, entry in whole.members("worldinfo")]
     for entry in entries:
         entry.text = shown(entry.text).strip()
@@ -259,10 +255,9 @@ def read_tavern_chat(document: Document) -> StoryDraft:
         for index, (take, info) in enumerate(takes):
             author: Author = "writer" if is_user else "edited" if index == shown and edited else "model"
             take = take if above is grower.root else BETWEEN + take
-            node = DraftNode("", text=take, author=author, marks=Marks(tags=tags))
-            node.created = read_time(info.get("send_date"))
-            node.generation = _made_by(as_object(info.get("extra")).get("model"))
-            grower.add(above, node)
+            created, model = read_time(info.get("send_date")), Fields(info).inner("extra").text("model")
+            node = grower.add(above, take, author, created=created or 0.0, model=model)
+            node.tags = tags
             if index == shown:
                 end, hidden_end = (end, node) if is_hidden else (node, None)
         hidden += is_hidden
@@ -276,8 +271,9 @@ def read_tavern_chat(document: Document) -> StoryDraft:
         draft.title, draft.byline = names
         draft.created = read_time(head.raw("create_date"))
         about = head.inner("chat_metadata")
-        draft.root.settings.author_note = about.text("note_prompt") or None
-        draft.root.settings.author_note_depth = about.integer("note_depth")
+        draft.root.settings = Settings(
+            author_note=about.text("note_prompt") or None, author_note_depth=about.integer("note_depth")
+        )
     draft.title = draft.title or ", ".join(list(characters)[:3])
     draft.byline = draft.byline or person
     if hidden:
@@ -322,14 +318,14 @@ def read_conversations(document: Document) -> StoryDraft:
     """
     value = as_list(document.value) or [document.value]
     chats = Fields({"conversations": value}).objects("conversations")
-    nodes: list[DraftNode] = []
+    entries: list[Entry] = []
     newest, current, title = -1.0, "", ""
     for place, chat in enumerate(chats):
         of_claude = isinstance(chat.raw("chat_messages"), list)
         read = _claude_messages if of_claude else _chatgpt_messages
         top_id = f"conversation-{place + 1}"
         name = chat.text("name" if of_claude else "title")
-        nodes.append(DraftNode(top_id, marks=Marks(title=name)))
+        entries.append(Entry(top_id, None, "", fields={"title": name}))
         above: dict[str, str] = {}  # the node that each message became, or hangs on
         last = ""
         for key, parent, author, text, created, model in read(chat):
@@ -337,20 +333,18 @@ def read_conversations(document: Document) -> StoryDraft:
             above[key] = parent_id
             if text:
                 words = text if parent_id == top_id else BETWEEN + text
-                node = DraftNode(f"{place + 1}-{key}", parent_id, 0, words, author, created=created)
-                node.generation = _made_by(model)
-                nodes.append(node)
-                above[key] = last = node.id
+                above[key] = last = f"{place + 1}-{key}"
+                entries.append(Entry(last, parent_id, words, author, {"created": created, "model": model}))
         changed = read_time(chat.raw("updated_at" if of_claude else "update_time")) or 0.0
         if last and changed > newest:
             shown = chat.ident("current_leaf_message_uuid" if of_claude else "current_node") or ""
             newest, current, title = changed, above.get(shown, last), name
-    draft = arrange(nodes, current)
+    draft = arrange(entries, current)
     draft.title = title if len(chats) == 1 else ""
     return draft
 
 
-_Message = tuple[str, str, Author, str, float | None, str]
+_Message = tuple[str, str, Author, str, float, str]
 """Id, parent, author, text, time and model."""
 
 
@@ -370,7 +364,7 @@ def _chatgpt_messages(chat: Fields) -> list[_Message]:
             text = ""
         author: Author = "writer" if role == "user" else "model"
         model = about.text("model_slug") if author == "model" else ""
-        parent, created = str(entry.raw("parent")), read_time(fields.raw("create_time"))
+        parent, created = str(entry.raw("parent")), read_time(fields.raw("create_time")) or 0.0
         found.append((name, parent, author, text, created, model))
     return found
 
@@ -385,7 +379,7 @@ def _claude_messages(chat: Fields) -> list[_Message]:
         text = (BETWEEN.join(filter(None, parts)) or message.text("text")).strip("\n")
         author: Author = "writer" if message.raw("sender") == "human" else "model"
         parent = message.ident("parent_message_uuid")
-        created = read_time(message.raw("created_at"))
+        created = read_time(message.raw("created_at")) or 0.0
         found.append((key, last if parent is None else parent, author, text, created, ""))
         last = key
     return found

@@ -20,7 +20,7 @@ from srbwriter.formats.documents import CONTENTS, PICTURES, attribute, describe,
 from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, FormatError, NotForUs, decode
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 
 _PAGE = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S

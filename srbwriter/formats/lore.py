@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from srbwriter.formats.draft import Fields, Grower, read_time
 from srbwriter.formats.opening import PNG, Document, FormatError, parse_json
-from srbwriter.story.model import DraftNode, JsonValue, LoreEntry, Marks, StoryDraft, as_list, as_object
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import ROOT, JsonValue, LoreEntry, as_list, as_object
 
 _AT_DEPTH = 4  # SillyTavern's position for "at depth", and its depth for an entry that gives none
 _MEMORY = ("description", "personality", "scenario")
@@ -28,8 +29,8 @@ def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
 
     One that nothing can activate (no keys, and not constant) is switched off, and a notice says so.
     """
-    lore = draft.root.settings.lore
-    taken = {entry.id for entry in lore}
+    settings = draft.root.settings
+    lore, taken = settings.lore, set[str]()
     mute: list[str] = []
     for entry in entries:
         while entry.id in taken:
@@ -39,6 +40,7 @@ def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
         if entry.enabled and not entry.constant and not entry.keys:
             entry.enabled = False
             mute.append(entry.name or entry.id)
+    draft.root.settings = settings
     if mute:
         names = ", ".join(mute[:5]) + (", …" if len(mute) > 5 else "")
         which = "entry" if len(mute) == 1 else "entries"
@@ -71,10 +73,15 @@ def read_entry(entry: Fields, place: str) -> LoreEntry:
     )
 
 
-def _add_book(draft: StoryDraft, book: Fields) -> None:
+def _add_book(draft: StoryDraft, book: Fields, named: Callable[[str], str] = str) -> None:
     budget = book.integer("token_budget")
-    draft.root.settings.lore_budget = budget if budget and budget > 0 else None
-    add_lore(draft, (read_entry(entry, place) for place, entry in book.members("entries")))
+    settings = draft.root.settings
+    settings.lore_budget = budget if budget and budget > 0 else None
+    draft.root.settings = settings
+    entries = [read_entry(entry, place) for place, entry in book.members("entries")]
+    for entry in entries:
+        entry.text = named(entry.text)
+    add_lore(draft, entries)
 
 
 def is_world_info(document: Document) -> bool:
@@ -123,23 +130,22 @@ def read_card(document: Document) -> StoryDraft:
 
     grower = Grower()
     for text in filter(None, [card.text("first_mes"), *card.texts("alternate_greetings")]):
-        grower.add(grower.root, DraftNode("", text=named(text)))
-    current = grower.nodes[1] if len(grower.nodes) > 1 else None
+        grower.add(grower.root, named(text))
+    current = grower.nodes.get(ROOT + 1)
     for text in filter(None, card.texts("group_only_greetings")):
-        grower.add(grower.root, DraftNode("", text=named(text), marks=Marks(tags=("group",))))
+        grower.add(grower.root, named(text), labels="group")
     draft = grower.draft(current, card.text("name"))
     draft.byline = card.text("creator")
     draft.created = read_time(card.raw("creation_date"))
     draft.modified = read_time(card.raw("modification_date"))
     settings = draft.root.settings
     settings.memory = "\n\n".join(filter(None, (named(card.text(field)) for field in _MEMORY))) or None
-    draft.root.mark(note=card.text("creator_notes"), tags=card.tags())
+    draft.root.note, draft.root.tags = card.text("creator_notes"), card.tags()
     depth_prompt = card.inner("extensions").inner("depth_prompt")
     if prompt := depth_prompt.text("prompt"):
         settings.author_note, settings.author_note_depth = named(prompt), depth_prompt.integer("depth")
-    _add_book(draft, card.inner("character_book"))
-    for entry in settings.lore:
-        entry.text = named(entry.text)
+    draft.root.settings = settings
+    _add_book(draft, card.inner("character_book"), named)
     return draft
 
 

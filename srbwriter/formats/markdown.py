@@ -13,7 +13,8 @@ import yaml
 from srbwriter.formats.blocks import heading_starts
 from srbwriter.formats.draft import Grower, read_time, write_time
 from srbwriter.formats.opening import Document, unix_lines
-from srbwriter.story.model import DraftNode, JsonObject, JsonValue, StoryDraft, as_list, as_object
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import JsonObject, JsonValue, as_list, as_object
 from srbwriter.story.words import well_formed, words_of
 
 _yaml = cast(Any, yaml)  # its types are half known
@@ -38,7 +39,7 @@ def is_text(document: Document) -> bool:
 
 def read_text(document: Document) -> StoryDraft:
     grower = Grower()
-    return grower.draft(grower.add(grower.root, DraftNode("", text=unix_lines(document.text))))
+    return grower.draft(grower.add(grower.root, unix_lines(document.text)))
 
 
 def write_text(draft: StoryDraft) -> bytes:
@@ -69,7 +70,7 @@ def read_markdown(document: Document) -> StoryDraft:
     edges = [0, *heading_starts(text), len(text)]
     for low, high in zip(edges, edges[1:], strict=False):
         if high > low:
-            here = grower.add(here, DraftNode("", text=text[low:high]))
+            here = grower.add(here, text[low:high])
     draft = grower.draft(here)
     said = {
         name: next(filter(None, (_words_of((front or {}).get(key)) for key in keys)), "")

@@ -13,7 +13,8 @@ from typing import Any, cast
 from srbwriter.formats.draft import Fields, Grower, read_time
 from srbwriter.formats.lore import add_lore
 from srbwriter.formats.opening import Document, FormatError
-from srbwriter.story.model import DraftNode, LoreEntry, StoryDraft, as_list, as_object
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import Author, LoreEntry, as_list, as_object
 from srbwriter.story.words import well_formed
 
 _ENCODED = (
@@ -42,7 +43,7 @@ def read_story(document: Document) -> StoryDraft:
     text = text or story.text("text") or "".join(each.text("data") for each in story.objects("fragments"))
     if packed is not None and not text:
         document.tell(_ENCODED.format(problem))
-    draft = _draft(DraftNode("", text=text), about, content)
+    draft = _draft(text, "imported", about, content)
     draft.created, draft.modified = read_time(about.raw("createdAt")), read_time(about.raw("lastUpdatedAt"))
     return draft
 
@@ -55,7 +56,7 @@ def read_scenario(document: Document) -> StoryDraft:
     """The prompt is the text, and places to fill in (``${name}``) stay in it."""
     whole = Fields(document.object)
     prompt = whole.text("prompt")
-    draft = _draft(DraftNode("", text=prompt, author="writer"), whole, whole)
+    draft = _draft(prompt, "writer", whole, whole)
     draft.byline = whole.text("author")
     if "${" in prompt:
         words = "This scenario has places to fill in, such as ${name}; they stand in the text as they are"
@@ -73,11 +74,11 @@ def read_lorebook(document: Document) -> StoryDraft:
     return draft
 
 
-def _draft(text: DraftNode, about: Fields, content: Fields) -> StoryDraft:
+def _draft(text: str, author: Author, about: Fields, content: Fields) -> StoryDraft:
     """Return a story of one text with memory (first in the context), author's note (second) and lorebook."""
     grower = Grower()
-    draft = grower.draft(grower.add(grower.root, text) if text.text else None, about.text("title"))
-    draft.root.mark(note=about.text("description"), tags=about.tags())
+    draft = grower.draft(grower.add(grower.root, text, author) if text else None, about.text("title"))
+    draft.root.note, draft.root.tags = about.text("description"), about.tags()
     settings = draft.root.settings
     for place, part in content.members("context"):
         config = part.inner("contextConfig")
@@ -87,6 +88,7 @@ def _draft(text: DraftNode, about: Fields, content: Fields) -> StoryDraft:
             settings.memory = whole
         elif place == "1" and whole:
             settings.author_note, settings.author_note_depth = whole, _depth(config)
+    draft.root.settings = settings
     _add_lorebook(draft, content.inner("lorebook"))
     return draft
 

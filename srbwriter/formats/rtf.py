@@ -16,7 +16,7 @@ from srbwriter.formats.blocks import Block, block_of, read_blocks
 from srbwriter.formats.documents import HIDDEN, PICTURES, TABLES, Reader
 from srbwriter.formats.inline import Inline, join_inlines
 from srbwriter.formats.opening import Document, FormatError
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 
 _TOKEN = re.compile(
     r"\\(?:([a-zA-Z]{1,32})(-?\d{1,10})? ?|'([0-9a-fA-F]{2})|([^a-zA-Z]))|([{}])|([^\\{}\r\n]+)|[\r\n]+|\\"

@@ -9,14 +9,8 @@ from pathlib import Path
 from srbwriter.formats import book, documents, folder, foreign, html, lore, markdown, novelai, own, rtf
 from srbwriter.formats.folder import Folder, ReadFile
 from srbwriter.formats.opening import Document, FormatError, NotForUs, open_document, refuse_unknown
-from srbwriter.story.model import (
-    DraftError,
-    OnProgress,
-    StoryDraft,
-    check_draft,
-    no_progress,
-    without_deleted,
-)
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import OnProgress, no_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +153,6 @@ def read(
     except RecursionError as error:
         raise NotForUs(name, "is nested too deeply", "save it anew in the program that made it") from error
     draft.notices = [*document.notices, *draft.notices]
-    return _checked(draft, name)
-
-
-def _checked(draft: StoryDraft, name: str) -> StoryDraft:
-    try:
-        check_draft(draft)
-    except DraftError as error:
-        raise FormatError(name, "the nodes", f"a tree ({error})") from error
     return draft
 
 
@@ -204,14 +190,13 @@ def read_folder(
         if not as_one:
             cure += "; `srbwriter import --as-one` makes one story of all of them"
         raise NotForUs(opened.name, "is a folder", cure)
-    return _checked(form.read(opened, read_file), opened.name)
+    return form.read(opened, read_file)
 
 
 def write(draft: StoryDraft, format_name: str) -> bytes:
-    """Return the story in a format that can be exported. Raises KeyError and DraftError."""
+    """Return the story in a format that can be exported. Raises KeyError."""
     form = by_name(format_name)
     if form.write is None:
         names = ", ".join(other.name for other in writable())
         raise KeyError(f"{format_name!r} can only be imported; export to one of {names}")
-    check_draft(draft)
-    return form.write(draft if form.name == own.NAME else without_deleted(draft))
+    return form.write(draft)

@@ -30,23 +30,15 @@ from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
 from srbwriter.story.disk import in_brief, lock_of, making, remove
-from srbwriter.story.model import (
-    DamagedStory,
-    DraftError,
-    NotAStory,
-    OnProgress,
-    StoryDraft,
-    StoryError,
-    no_progress,
-    within,
-)
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import DamagedStory, NotAStory, OnProgress, StoryError, no_progress, within
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
 log = logging.getLogger(__name__)
 
-_OPENED, _FILLED = 0.1, 0.75  # share of an export when the story is open, and when its nodes are read
-_PARSED = 0.3  # share of an import when the file is parsed
+_OPENED, _FILLED = 0.3, 0.75  # share of an export when the story is open, and when its nodes are copied
+_PARSED = 0.6  # share of an import when the file is parsed
 _STEP = 0.005  # share of the work between two progress messages of the other process
 _NICE = 5  # keys and branches come first
 
@@ -84,13 +76,13 @@ class Landed:
 def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tuple[str, bytes]:
     """Return title and bytes of the story in ``source``, in the format called ``form``.
 
-    The story may be open for writing elsewhere. Raises NotAStory, DamagedStory or DraftError.
+    The story may be open for writing elsewhere. Raises NotAStory or DamagedStory.
     """
     with Story.open(source, readonly=True) as story:
         if story.damage is not None:
             raise DamagedStory(story.file, str(story.damage))
         progress(_OPENED)
-        draft = story.to_draft(within(progress, _OPENED, _FILLED))
+        draft = story.to_draft()
     progress(_FILLED)
     return draft.title, formats.write(draft, form)
 
@@ -117,7 +109,7 @@ class Export:
         object.__setattr__(self, "part", _beside(self.target))
 
     def run(self, progress: OnProgress = no_progress) -> Landed:
-        """Export. Raises StoryError or DraftError; then nothing is left."""
+        """Export. Raises StoryError; then nothing is left."""
         try:
             title, data = rendered(self.source, self.form, progress)
             paths.write_durable(self.part, data)
@@ -164,7 +156,7 @@ class Import:
         object.__setattr__(self, "part", _beside(self.target or self.folder / "import"))
 
     def run(self, progress: OnProgress = no_progress) -> Landed:
-        """Import. Raises StoryError, DraftError or FormatError; then nothing is left."""
+        """Import. Raises StoryError or FormatError; then nothing is left."""
         if self.target is not None and self.target.exists():
             raise NotAStory(self.target, "is already there — choose another name, or open it")
         draft = self._draft(within(progress, 0, _PARSED))
@@ -174,7 +166,7 @@ class Import:
         try:
             with making(self.target or library.free_path(self.folder, title)):
                 draft = replace(draft, title=title)
-                Story.from_draft(self.part, draft, within(progress, _PARSED, 1)).close()
+                Story.from_draft(self.part, draft).close()
             progress(1)
             while True:
                 with contextlib.suppress(library.Taken):  # another process was faster; try the next name
@@ -355,7 +347,7 @@ def serve_parent() -> None:
         send(transfer.run(progress))
     except BrokenPipeError:  # the parent has ended, and the work is undone
         pass
-    except (StoryError, DraftError, FormatError, OSError) as error:
+    except (StoryError, FormatError, OSError) as error:
         send(str(error))
     except Exception:
         send([traceback.format_exc()])

@@ -1,19 +1,30 @@
-"""A node of a story, and its row in the file."""
+"""A node of a story, in memory, in a draft and as a row of the file."""
 
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from srbwriter.story.model import AUTHORS, ROOT, Author, JsonObject, JsonValue, Marks, NodeId, State, as_list
+from srbwriter.story.model import (
+    AUTHORS,
+    ROOT,
+    Author,
+    JsonObject,
+    JsonValue,
+    NodeId,
+    Settings,
+    as_list,
+    settings_from,
+    settings_json,
+)
 from srbwriter.story.spans import Spans, decode, encode, text_of
 from srbwriter.story.words import count
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Node:
     """A part of a story. Only the verbs of :class:`~srbwriter.story.story.Story` change it.
 
@@ -42,7 +53,7 @@ class Node:
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     created: float = 0.0
     streaming: str | None = None
-    counted: tuple[int, int] | None = None
+    counted: tuple[int, int] | None = field(default=None, compare=False)
 
     @property
     def spans(self) -> Spans:
@@ -57,10 +68,18 @@ class Node:
     def tags(self) -> tuple[str, ...]:
         return tuple(self.labels.split("\n")) if self.labels else ()
 
+    @tags.setter
+    def tags(self, tags: Iterable[str]) -> None:
+        self.labels = "\n".join(tags)
+
     @property
-    def marks(self) -> Marks:
-        deleted = self.state != State.LIVING
-        return Marks(self.bookmark, self.tags, self.note, self.title, self.visited, deleted)
+    def settings(self) -> Settings:
+        """A copy of the settings that were set here."""
+        return settings_from(self.own_settings)
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self.own_settings = settings_json(settings)
 
     @property
     def count(self) -> tuple[int, int]:

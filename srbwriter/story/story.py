@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from srbwriter.story import backup, convert, outline, search
+from srbwriter.story import backup, outline, search
 from srbwriter.story.disk import making, saving, state_of
+from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState
 from srbwriter.story.languages import default_language, language_tag
@@ -29,18 +30,14 @@ from srbwriter.story.model import (
     JsonObject,
     JsonValue,
     NodeId,
-    OnProgress,
     Properties,
     Refused,
     SecondFile,
     Settings,
     Span,
     State,
-    StoryDraft,
     TokenSizes,
     as_object,
-    check_draft,
-    no_progress,
     settings_json,
 )
 from srbwriter.story.node import Node
@@ -103,10 +100,9 @@ class Story(TextTree):
         return cls._make(path, {**rows, ("node", ROOT): Node(ROOT, None)})
 
     @classmethod
-    def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:
-        """Create a story file from a draft. Raises DraftError, NotAStory or NotMade; then no file is left."""
-        check_draft(draft)
-        return cls._make(path, convert.rows_of(draft, progress))
+    def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
+        """Create a story file from a draft, which becomes the story. Raises NotAStory or NotMade."""
+        return cls._make(path, rows_of(draft))
 
     @classmethod
     def _make(cls, path: Path | str, rows: Rows) -> Story:
@@ -485,10 +481,10 @@ class Story(TextTree):
         """Return the nodes with words that begin as those of ``query``, newest first; ``"…"`` is a phrase."""
         return search.search(self, query, limit)
 
-    def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
-        """Return the whole tree as it is now, including the bin, as plain values."""
+    def to_draft(self) -> StoryDraft:
+        """Return a copy of the whole tree as it is now, including the bin."""
         with self.lock:
-            return convert.to_draft(self, self._values, progress)
+            return draft_of(self, self._values)
 
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""

@@ -31,7 +31,6 @@ from srbwriter.story.model import (
     Settings,
     State,
     TokenSizes,
-    settings_from,
 )
 from srbwriter.story.node import Node, packed, unpacked
 from srbwriter.story.spans import Spans, cut
@@ -523,14 +522,14 @@ class Tree:
 
     def own_settings(self, node: NodeId) -> Settings:
         """Return the settings on ``node`` itself."""
-        return settings_from(self.node(node).own_settings)
+        return self.node(node).settings
 
     def settings(self, node: NodeId) -> Settings:
         """Return the settings in force at ``node``: its own over those of its ancestors."""
         total = Settings()
         for above in self.nodes(self.path(node)):
             if above.own_settings:
-                total = settings_from(above.own_settings).inherit(total)
+                total = above.settings.inherit(total)
         return total
 
     def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:

@@ -88,7 +88,7 @@ def test_a_text_of_libreoffice_is_read_whole() -> None:
         "- first\n\nmore\n\n- second\n\n[^1]: Below **it**.\n\n## Two\n\na | b\n\nHome."
     )
     assert (draft.title, draft.byline, draft.language) == ("The Orchard", "Ada Lovell", "en-GB")
-    assert draft.nodes[1].marks.note == "Bob: Really?"
+    assert draft.nodes[2].note == "Bob: Really?"
     for words in ("the table of contents", "comments", "pictures", "tables", "lists"):
         assert any(words in notice for notice in notices(draft)), words
 
@@ -106,7 +106,7 @@ def test_rich_text_is_read_whole() -> None:
         "Three\n\nFour\n\n[^1]: Below *it*."
     )
     assert (draft.title, draft.byline) == ("The Orchard", "Ada Lovell")
-    assert draft.nodes[1].marks.note == "Bob: Really?"
+    assert draft.nodes[2].note == "Bob: Really?"
     for words in ("comments", "pictures", "hidden or deleted", "tables", "lists", "text boxes"):
         assert any(words in notice for notice in notices(draft)), words
 

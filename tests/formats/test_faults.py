@@ -14,7 +14,7 @@ from docx.oxml.ns import nsdecls
 
 from srbwriter import formats
 from srbwriter.formats import folder as folders
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 from tests.formats.documents import PACKAGE, book, odt, page
 from tests.formats.files import notices, path_text, read_json, shape, tale
 
@@ -228,10 +228,10 @@ def test_conversations_of_chatgpt_come_with_their_branches() -> None:
         "", [("A ferry?", [("\n\nIt was late.", []), ("\n\nIt came.", [("\n\nMore.", [])])])]
     )  # fmt: skip
     assert (draft.title, path_text(draft)) == ("Ferry", "A ferry?\n\nIt came.\n\nMore.")
-    assert [node.author for node in draft.nodes[1:]] == ["writer", "model", "model", "writer"]
+    assert [node.author for node in draft.nodes.values()][1:] == ["writer", "model", "model", "writer"]
     other = {**chat, "title": "Older", "update_time": 1}
     both = read_json([other, chat], "conversations.json")
-    assert [node.marks.title for node in both.nodes if node.marks.title] == ["Older", "Ferry"]
+    assert [node.title for node in both.nodes.values() if node.title] == ["Older", "Ferry"]
     assert path_text(both) == path_text(draft)
 
 

@@ -13,7 +13,7 @@ from srbwriter import formats
 from srbwriter.formats import FormatError
 from srbwriter.formats import folder as folders
 from srbwriter.formats.folder import title_of
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 from tests.formats.documents import odt
 from tests.formats.files import path_text
 
@@ -180,11 +180,11 @@ def test_a_scrivener_project_is_its_draft_in_the_order_of_the_binder(tmp_path: P
         "# Part one\n\nIt was *late*.\n\n“Go”, she said.\n\nThe lane.\n\nDeeper in.\n\n# Coda\n\nThe end."
     )
     assert (draft.title, draft.byline, chapters(draft)) == ("The Orchard", "Ada Lovell", ["Part one", "Coda"])
-    gate = next(node for node in draft.nodes if node.marks.title == "Gate")
-    assert gate.marks.note == "She arrives.\n\nCheck the date."
-    cut = next(node for node in draft.nodes if node.marks.title == "Cut")
-    assert (cut.text.strip(), cut.marks.tags, cut.parent_id) == ("An old scene.", ("not compiled",), gate.id)
-    assert "Research" not in "".join(node.text for node in draft.nodes)
+    gate = next(node for node in draft.nodes.values() if node.title == "Gate")
+    assert gate.note == "She arrives.\n\nCheck the date."
+    cut = next(node for node in draft.nodes.values() if node.title == "Cut")
+    assert (cut.text.strip(), cut.tags, cut.parent) == ("An old scene.", ("not compiled",), gate.id)
+    assert "Research" not in "".join(node.text for node in draft.nodes.values())
     assert "Map was left out" in notice_text(draft)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from srbwriter import formats
 from srbwriter.formats.markdown import write_markdown
 from srbwriter.story import Story
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 from tests.formats.files import notices, path_text
 
 FULL = """---

@@ -15,7 +15,7 @@ from docx.oxml.ns import nsdecls
 
 from srbwriter import formats
 from srbwriter.formats import FormatError
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 from tests.formats.files import notices, path_text, tale
 
 ORCHARD = """# The *first* part
@@ -263,7 +263,7 @@ def test_comments_become_notes() -> None:
     paragraph = word.add_paragraph("Text.")
     word.add_comment(paragraph.runs[0], "Really?", "Bob", "B")
     draft = read(word)
-    assert draft.nodes[1].marks.note == "Bob: Really?" and path_text(draft) == "# Chapter\n\nText."
+    assert draft.nodes[2].note == "Bob: Really?" and path_text(draft) == "# Chapter\n\nText."
     assert "comments" in " ".join(notices(draft))
 
 

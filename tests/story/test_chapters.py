@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from srbwriter import formats
 from srbwriter.story import ROOT, Edit, Refused, Story
-from srbwriter.story.model import DraftNode, StoryDraft
 from srbwriter.story.outline import outline
 from srbwriter.story.search import matches
 from tests.story.branches import generated, sizes
@@ -68,8 +68,8 @@ def test_chapters_change_places_with_their_tokens(story: Story) -> None:
 
 def test_a_long_text_becomes_several_nodes(story: Story) -> None:
     text = "It rained all day.\n\n" * 5000
-    nodes = [DraftNode("1"), DraftNode("2", "1", text=text)]
-    with Story.from_draft(story.file.with_name("b.srbw"), StoryDraft(nodes, "2")) as made:
+    draft = formats.read(text.encode(), "a.txt")
+    with Story.from_draft(story.file.with_name("b.srbw"), draft) as made:
         assert made.text(made.current) == text and len(made) > 3
         made.replace(Edit(50_000, 50_003, "It"))
         assert len(made.text(made.current)) == len(text) - 1

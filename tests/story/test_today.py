@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, Story
-from srbwriter.story.model import DraftNode, StoryDraft
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.node import Node
 from tests.story.branches import generated
 
 WORDS = st.integers(1, 6)
@@ -28,13 +29,10 @@ def today(story: Story) -> tuple[int, int]:
 
 
 def test_an_opening_and_an_import_count_nothing_until_something_is_written(tmp_path: Path) -> None:
-    nodes = [
-        DraftNode("1"),
-        DraftNode("2", "1", text="Once upon a time", author="writer"),
-        DraftNode("3", "2", text=" there was", author="model"),
-    ]
-    nodes[2].mark(visited=False)
-    with Story.from_draft(tmp_path / "a.srbw", StoryDraft(nodes, "2")) as story:
+    draft = StoryDraft(current=2)
+    draft.nodes[2] = Node(2, 1, text="Once upon a time")
+    draft.nodes[3] = Node(3, 2, author="model", text=" there was", visited=False)
+    with Story.from_draft(tmp_path / "a.srbw", draft) as story:
         assert today(story) == (0, 0)
         story.pick(3)
         assert today(story) == (0, 2)

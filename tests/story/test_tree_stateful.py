@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -29,7 +28,7 @@ def snapshot(story: Story) -> dict[str, Any]:
     nodes = story.nodes(order)
     return {
         "nodes": [(n.id, n.parent, n.spans, n.author, n.finish_reason, n.sampling) for n in nodes],
-        "marks": [replace(n.marks, visited=True) for n in nodes],
+        "marks": [(n.bookmark, n.tags, n.note, n.title, n.state) for n in nodes],
         "texts": [story.text(n) for n in order],
     }
 

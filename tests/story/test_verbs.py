@@ -227,4 +227,4 @@ def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None
         "sentence",
     )
     assert node.streaming is None
-    assert not node.marks.visited
+    assert not node.visited

@@ -119,12 +119,12 @@ def branch_facts(session: Session, index: int, take: int | None = None) -> list[
     if current is None or index >= len(current.branches) or not (node := node_of(session, index)):
         return []
     try:
-        marks = session.story.node(node).marks
+        bookmark = session.story.node(node).bookmark
     except NoSuchNode:  # the transaction that created it has just failed
         return []
     branch = current.branches[index]
     facts = [
-        "★" if marks.bookmark else "",
+        "★" if bookmark else "",
         f"⌫{branch.bans}" if branch.bans else "",
         "note" if Steering.of(session).note(index) else "",
         "repeats" if repeats(branch) else "",
