@@ -252,7 +252,9 @@ class Journal:
                 else:
                     self._write_anew(SPARE_OPEN)
             except Exception as error:  # of whatever kind, the rows are kept
-                trouble = error if isinstance(error, NotSaved) else NotSaved(self.path, repr(error), full=False)
+                trouble = (
+                    error if isinstance(error, NotSaved) else NotSaved(self.path, repr(error), full=False)
+                )
                 log.warning("not saved: %s", trouble)
                 with self._wake:
                     self._waiting = rows | self._waiting
