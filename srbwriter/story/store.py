@@ -180,7 +180,7 @@ def read(path: Path, *, torn: bool | None = None, keep_gone: bool = False) -> Im
     def lay() -> None:
         nonlocal doubtful
         image.rows |= batch
-        doubtful = {*unsure, *(number for number in doubtful if ("node", number) not in batch)}
+        doubtful = unsure | {number for number in doubtful if ("node", number) not in batch}
 
     with path.open("rb") as file:
         if file.read(len(OLD)) == OLD:
@@ -200,7 +200,7 @@ def read(path: Path, *, torn: bool | None = None, keep_gone: bool = False) -> Im
                     image.tokens.append(token)
                     image.first_end, image.end = image.first_end or end, end
                     image.summary = as_object(summary)
-                    batch, unsure, lost, bad = {}, set(), lost + bad, 0
+                    batch, unsure, lost, bad = {}, set[int](), lost + bad, 0
                 case ["node", int(key), row] if fits(row) and row[0] == key:
                     batch["node", key] = node_of(row)
                     unsure.add(key)
