@@ -29,8 +29,9 @@ from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.disk import in_brief, lock_of, making, remove
+from srbwriter.story.disk import Taken, in_brief, lock_of, making, remove
 from srbwriter.story.draft import StoryDraft
+from srbwriter.story.journal import move
 from srbwriter.story.model import DamagedStory, NotAStory, OnProgress, StoryError, no_progress, within
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
@@ -169,8 +170,8 @@ class Import:
                 Story.from_draft(self.part, draft).close()
             progress(1)
             while True:
-                with contextlib.suppress(library.Taken):  # another process was faster; try the next name
-                    path = library.move(self.part, self.target or library.free_path(self.folder, title))
+                with contextlib.suppress(Taken):  # another process was faster; try the next name
+                    path = move(self.part, self.target or library.free_path(self.folder, title))
                     return Landed(path, title, tuple(draft.notices))
                 if self.target is not None:
                     raise NotAStory(self.target, "is already there — choose another name, or open it")

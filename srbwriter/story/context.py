@@ -221,13 +221,10 @@ def assemble(
         )
     all_room = room
     room -= max(room // STORY_SHARE, SMALLEST_STORY)
-    fixed: list[list[Segment]] = []
-    for source, text in (
-        ("note", settings.author_note), ("memory", settings.memory), ("so far", settings.so_far),
-    ):  # fmt: skip
-        fixed.append(beginning(source, text, max(room, 0)))
-        room -= _size(fixed[-1])
-    note, memory, so_far = fixed
+    note = beginning("note", settings.author_note, max(room, 0))
+    memory = beginning("memory", settings.memory, max(room - _size(note), 0))
+    so_far = beginning("so far", settings.so_far, max(room - _size([*note, *memory]), 0))
+    room -= _size([*note, *memory, *so_far])
     room = min(room, settings.lore_budget) if settings.lore_budget is not None else room
     stable = lore(constant)
     moving = lore(entry for entry in active if entry not in constant)
@@ -300,7 +297,7 @@ class _Story:
         self.text = "".join(run.text for run in self._runs)
 
     def _add_healed(self, node: str, span: Span) -> None:
-        """Add a span whose tokens begin in the text before; those that are of another text now become text."""
+        """Add a span whose tokens begin in the text before; those of another text become text."""
         run, edge = Segment("story", span.lead + span.text, span.ids, node, True), len(span.lead)
         before = self._runs[-1] if self._runs else None
         start = len(before.text) - edge if before else 0
@@ -330,9 +327,8 @@ class _Story:
         ids = run.tokens
         if run.stored:
             starts = self._token_starts(run.text, run.tokens)
-            ids = ids[
-                bisect_left(starts, first) : bisect_left(starts, last) if last < len(run.text) else None
-            ]
+            end = bisect_left(starts, last) if last < len(run.text) else None
+            ids = ids[bisect_left(starts, first) : end]
         return replace(run, text=run.text[first:last], tokens=ids)
 
     def segments(self, start: int, end: int) -> list[Segment]:
@@ -430,7 +426,7 @@ def _cuts(story: _Story, room: int, old: int | None) -> Iterator[int]:
 
 
 def _boundaries(text: str, first: int, last: int, opens: Callable[[int], bool]) -> Iterator[int]:
-    """Yield places between two others where a text may be parted: at paragraphs, then sentences, then words."""
+    """Yield places between two others where a text may be parted: paragraphs, sentences, words."""
     for boundary in (_PARAGRAPH_END, _SENTENCE_END, _WORD_END):
         for match in boundary.finditer(text, max(first - 1, 0), last):
             for at in (match.end(), match.start()):

@@ -30,6 +30,9 @@ _CURES = {
     errno.ENAMETOOLONG: "the name is too long — choose a shorter one",
 }
 
+LONGEST_NAME = 150
+"""Bytes of a file name. File systems allow 255; a number, a suffix and names beside it need room."""
+
 FileState: TypeAlias = "tuple[int, int, int, int] | None"
 """Device, inode, size and time of change of a file; None if it does not exist."""
 
@@ -68,6 +71,22 @@ def remove(path: Path) -> None:
     """Remove a story file and what belongs to it."""
     for file in (path, changes_of(path), *(Path(f"{path}{suffix}") for suffix in ("-journal", "-wal"))):
         file.unlink(missing_ok=True)
+
+
+class Taken(NotAStory):
+    """A file of that name exists already."""
+
+
+def place(path: Path, target: Path) -> None:
+    """Rename a file without overwriting another. Raises Taken or OSError."""
+    try:
+        os.link(path, target)  # unlike a rename, a link never overwrites
+    except OSError:  # there is one, or the file system has no links
+        if target.exists():
+            raise Taken(target, "is already there — choose another name, or open it") from None
+        path.rename(target)
+    else:
+        path.unlink()
 
 
 def in_brief(error: OSError) -> str:

@@ -23,9 +23,9 @@ from io import FileIO
 from pathlib import Path
 
 from srbwriter import paths
-from srbwriter.story.disk import changes_of, lock_of, saving, state_of
+from srbwriter.story.disk import changes_of, lock_of, place, saving, state_of
 from srbwriter.story.library import place_of_second
-from srbwriter.story.model import JsonObject, NotSaved, SecondFile, StoryError
+from srbwriter.story.model import JsonObject, NotAStory, NotSaved, SecondFile, StoryError
 from srbwriter.story.store import (
     VERSION,
     Image,
@@ -34,7 +34,6 @@ from srbwriter.story.store import (
     line,
     lines,
     new_token,
-    replace_whole,
     write_whole,
 )
 from srbwriter.story.tree import Rows
@@ -105,6 +104,19 @@ class FileLock:
         with contextlib.suppress(OSError):
             self.path.unlink()
         os.close(self._fd)
+
+
+def move(path: Path, target: Path) -> Path:
+    """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
+    if not path.is_file():
+        raise NotAStory(path, "does not exist")
+    lock = FileLock.take(path.resolve())
+    try:
+        with saving(path):
+            place(path, target)
+    finally:
+        lock.release()
+    return target
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +326,7 @@ class Journal:
         """Write the file without rows that are not valid any more, if most of it is such rows."""
         if self._is_long(spare):
             with contextlib.suppress(OSError):  # then it stays long
-                self._seen = replace_whole(self.path, self._whole(), self._token)
+                self._seen = write_whole(self.path, self._whole(), self._token, instead=True)
                 self._drop_changes()
             self._took_whole()
 

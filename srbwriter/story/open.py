@@ -21,12 +21,11 @@ from srbwriter.story.store import (
     lines,
     new_token,
     read,
-    replace_whole,
     summary_of,
     write_whole,
 )
 from srbwriter.story.tree import Rows
-from srbwriter.story.upgrade import read_old
+from srbwriter.story.upgrade import read_story
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +39,6 @@ class Opened:
     lock: FileLock | None = None
     read_only: ReadOnly | None = None
     second_file: SecondFile | None = None
-
-
-def read_story(path: Path, *, torn: bool | None = None) -> Image:
-    """Read a story of any version. Changes nothing; ``torn`` as for :func:`~.store.read`.
-
-    Raises NotAStory, TooNew, NotSaved without room for a private copy of an old one, or DamagedStory.
-    """
-    with saving(path):
-        image = read(path, torn=torn)
-        return image if image.version == VERSION else read_old(path)
 
 
 def open_story(
@@ -77,8 +66,12 @@ def open_story(
             with saving(path):
                 if path.is_relative_to(paths.library_dir().resolve()):
                     paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
-                if opened.image.version < VERSION:
-                    _upgrade(path, opened.image, backups or paths.backup_dir())
+                image = opened.image
+                if image.version < VERSION:
+                    backup.keep_old(path, image.rows.get(("value", "uuid")), backups or paths.backup_dir())
+                    image.note_whole(write_whole(path, image.rows, new := new_token(), instead=True), new)
+                    for suffix in ("-wal", "-shm", "-journal"):
+                        Path(f"{path}{suffix}").unlink(missing_ok=True)
                 _take_up_changes(opened)
         return opened
     except BaseException:
@@ -136,17 +129,6 @@ def _laid(rows: Rows, more: Rows) -> Rows:
     return {key: row for key, row in (rows | more).items() if row is not None}
 
 
-def _upgrade(path: Path, image: Image, backups: Path) -> None:
-    """Write a story of an older version anew, after copying it. Raises NotSaved or OSError."""
-    folder = backup.own_folder(image.rows.get(("value", "uuid")), path, backups)
-    backup.keep_old(path, folder, "before the upgrade from version 7")
-    image.tokens = [new_token()]
-    state = replace_whole(path, image.rows, image.token)
-    image.end = image.first_end = state[2] if state is not None else 0
-    for suffix in ("-wal", "-shm", "-journal"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
 def create_story(path: Path, rows: Rows) -> Opened:
     """Create a story file with ``rows``. Raises NotAStory if it exists, NotSaved or OSError."""
     path = paths.expanded(path)
@@ -157,13 +139,10 @@ def create_story(path: Path, rows: Rows) -> Opened:
     path = path.resolve()
     lock = FileLock.take(path)
     try:
-        image = Image(dict(rows), [new_token()])
-        state = write_whole(path, image.rows, image.token)
-        image.end = image.first_end = state[2] if state is not None else 0
+        image, token = Image(dict(rows)), new_token()
+        image.note_whole(write_whole(path, image.rows, token), token)
         changes_of(path).unlink(missing_ok=True)  # of a file that was here before
         return Opened(path, image, lock)
-    except BaseException as error:
+    except BaseException:
         lock.release()
-        if isinstance(error, FileExistsError):
-            raise NotAStory(path, "is already there — choose another name, or open it") from None
         raise

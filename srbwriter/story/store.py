@@ -20,7 +20,7 @@ from typing import Any
 from zlib import crc32
 
 from srbwriter import paths
-from srbwriter.story.disk import NO_STORY, FileState, lock_of, state_of
+from srbwriter.story.disk import LONGEST_NAME, NO_STORY, FileState, lock_of, place, state_of
 from srbwriter.story.model import (
     ROOT,
     Damage,
@@ -63,6 +63,11 @@ class Image:
     def token(self) -> str:
         return self.tokens[-1] if self.tokens else ""
 
+    def note_whole(self, state: FileState, token: str) -> None:
+        """Note that a file in this state holds all rows in a batch."""
+        self.tokens, self.end = [token], state[2] if state is not None else 0
+        self.first_end = self.end
+
 
 def new_token() -> str:
     return token_hex(8)
@@ -104,28 +109,23 @@ def read_line(raw: bytes) -> tuple[Any, bool]:
 # -- write -------------------------------------------------------------------------------------------
 
 
-def write_whole(path: Path, rows: Rows, token: str) -> FileState:
-    """Write a new story file durably. Raises OSError, and leaves no file then."""
-    with open(path, "xb", opener=paths.open_own) as file:
-        try:
+def write_whole(path: Path, rows: Rows, token: str, *, instead: bool = False) -> FileState:
+    """Write a story file durably, whole or not at all; with ``instead``, in the place of the one there.
+
+    Raises Taken without it, if there is one, or OSError.
+    """
+    part = path.with_name(f".{paths.shortened(path.name, LONGEST_NAME)}.{os.getpid()}.part")
+    try:
+        with open(part, "wb", opener=paths.open_own) as file:
             file.write(line({"srbwriter": VERSION}))
             file.writelines(lines(rows, token, summary_of(rows)))
             file.flush()
             os.fsync(file.fileno())
-            return state_of(file.fileno())
-        except BaseException:
-            path.unlink()
-            raise
-
-
-def replace_whole(path: Path, rows: Rows, token: str) -> FileState:
-    """Write a story file anew in its own place. Raises OSError; then the file is as it was."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    write_whole(part, rows, token)
-    try:
-        os.chmod(part, path.stat().st_mode & 0o777)
-        paths.replace_durably(part, path)
+        if instead:
+            os.chmod(part, path.stat().st_mode & 0o777)
+            paths.replace_durably(part, path)
+        else:
+            place(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

@@ -41,11 +41,12 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.open import Opened, create_story, locked, open_story, read_story
+from srbwriter.story.open import Opened, create_story, locked, open_story
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Rows
+from srbwriter.story.upgrade import read_story
 from srbwriter.story.words import well_formed, words_of
 
 
@@ -213,12 +214,6 @@ class Story(TextTree):
         with self.together():
             for key, value in (("title", title), ("author", author), ("language", language)):
                 self.put(key, value)
-
-    def set_apart(self, title: str) -> None:
-        """Make this copy of another story independent: give it ``title`` and a UUID of its own."""
-        with self.together():
-            self.rename(title)
-            self.put("uuid", str(uuid4()))
 
     def put_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for an interface; this is not an action."""

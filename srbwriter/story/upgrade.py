@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from srbwriter.story.disk import saving
 from srbwriter.story.edits import Edit
 from srbwriter.story.headings import heading_line, is_scene_break
 from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress, State
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_of
 from srbwriter.story.spans import edited, plain
-from srbwriter.story.store import Image, check_tree, summary_of
+from srbwriter.story.store import VERSION, Image, check_tree, read, summary_of
 
 _NODES = """
     SELECT node.id, parent, place, state, author, text, runs, model, sampling, seed, finish, title, note,
@@ -31,6 +32,16 @@ _NODES = """
 _BOOKMARK, _CHAPTER, _VISITED = 1, 2, 4
 _GONE = "head", "touched", "written", "gaps"
 """Values that have no meaning any more."""
+
+
+def read_story(path: Path, *, torn: bool | None = None) -> Image:
+    """Read a story of any version. Changes nothing; ``torn`` as for :func:`~.store.read`.
+
+    Raises NotAStory, TooNew, NotSaved without room for a private copy of an old one, or DamagedStory.
+    """
+    with saving(path):
+        image = read(path, torn=torn)
+        return image if image.version == VERSION else read_old(path)
 
 
 def read_old(path: Path) -> Image:
