@@ -14,8 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import accumulate, groupby
+from functools import cache
+from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
 
 import regex
@@ -62,7 +62,6 @@ A little more than a cut frees: in a full window the next cut then comes first a
 NEAR_END = 400
 """Characters of the story, at most, that follow a wish."""
 
-_MOST_CHARS = 12  # characters of a token in a window full of prose, at most
 _PARAGRAPH_END = regex.compile(r"\n+")
 _SENTENCE_END = regex.compile(r"(?<=[.!?…][\"'”’»)\]]*)\s+")
 _WORD_END = regex.compile(r"\s+")
@@ -104,13 +103,11 @@ class Window:
         return self.n_ctx - self.reserve
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """A run of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
 
     ``stored``: the tokens are those that the story keeps, and not made of the text just now.
-    Neighbouring story runs without stored ids are tokenised together and share a segment, which then
-    bears the id of the first.
     """
 
     source: Source
@@ -243,17 +240,13 @@ def assemble(
         depth = DEFAULT_LORE_DEPTH if entry.depth is None else entry.depth
         movable.append(_Movable(f"lore:{ident}", segment, depth, entry.order, ident in moving))
     room = all_room - _size([*memory, *constants, *so_far])
-    left = room - _size(item.segment for item in movable)
+    left = max(room - _size(item.segment for item in movable), 0)
     before_cut = story.find(old.get("cut"))
-    for cut in _cuts(story, left, before_cut):
-        anchors = old if cut == (before_cut or 0) else {}
-        drift = int(DRIFT * room * (len(story.text) - cut) / max(story.size(cut), 1))  # in characters
-        places = _settle(movable, story, cut, anchors, drift)
-        middle = _open(story, cut, movable, places, wish)
-        if _size(middle) - _size(wish) <= room:
-            break
-    else:  # the last cut is at the end, and the movable parts are fitted, so this cannot happen
-        raise AssertionError("an empty story did not fit")
+    cut = _cut(story, left, before_cut)
+    anchors = old if cut == (before_cut or 0) else {}
+    drift = int(DRIFT * room * (len(story.text) - cut) / max(story.size(cut), 1))  # in characters
+    places = _settle(movable, story, cut, anchors, drift)
+    middle = _open(story, cut, movable, places, wish)
     if cut:
         places = {"cut": cut, **places}
         dropped.append(Segment("story", story.text[:cut], ident=story.position(cut)[0]))
@@ -271,14 +264,14 @@ def _size(segments: Iterable[Segment]) -> int:
 
 
 class _Story:
-    """The text of a path, which can be cut and opened at any place; places are characters from its start.
+    """The text of a path, which can be opened where a token begins; places are characters from its start.
 
-    Stored token ids are only sliced; text is tokenised only where no ids are known.
+    Token ids that are stored are only sliced; any other run of text is tokenised for itself.
     """
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer) -> None:
-        self._tokenize = cache(tokenizer.tokenize)  # each cut that is tried needs much of the same text
-        self._token_starts = cache(partial(_token_starts, tokenizer))
+        self._tokenizer = tokenizer
+        self._tokens = cache(self._find_tokens)
         self._runs: list[Segment] = []
         self._nodes: dict[str, tuple[int, int]] = {}
         at = 0
@@ -301,51 +294,63 @@ class _Story:
         run, edge = Segment("story", span.lead + span.text, span.ids, node, True), len(span.lead)
         before = self._runs[-1] if self._runs else None
         start = len(before.text) - edge if before else 0
-        if before and before.text.endswith(span.lead) and self._opens(before, start):
+        if before and before.text.endswith(span.lead) and (not before.stored or self._begins(before, start)):
             self._runs[-1:] = [self._slice(before, 0, start)] if start else []
-            self._runs.append(run)
-            return
-        starts = self._token_starts(run.text, run.tokens)
-        first = next((at for at in starts if at >= edge), len(run.text))
+            edge = 0
+        first = next((at for at in self._tokens(run)[1] if at >= edge), len(run.text))
         if first > edge:
             self._runs.append(Segment("story", run.text[edge:first], (), node))
         if first < len(run.text):
             self._runs.append(self._slice(run, first, len(run.text)))
 
-    def _opens(self, run: Segment, at: int) -> bool:
-        """Return whether no stored token of ``run`` is on both sides of its character ``at``."""
-        if not run.stored or at == 0:
-            return True
-        starts = self._token_starts(run.text, run.tokens)
+    def _find_tokens(self, run: Segment) -> tuple[Sequence[int], list[int]]:
+        """Return the tokens of a run, and the character at which each begins.
+
+        One that begins inside a character has the place of that character. Where the bytes of the tokens are
+        not those of the text, as after byte repair, only lines can be opened, and stored tokens not at all.
+        """
+        ids = run.tokens if run.stored else self._tokenizer.tokenize(run.text)
+        pieces = self._tokenizer.pieces(ids)
+        if b"".join(pieces) == run.text.encode("utf-8", "surrogatepass"):
+            sizes = [sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces]  # characters that begin
+            ends = accumulate(sizes, initial=0)
+            return ids, [
+                at - (0x80 <= piece[0] < 0xC0 if piece else 0)
+                for at, piece in zip(ends, pieces, strict=False)
+            ]
+        if run.stored:
+            return ids, [0] * len(ids)
+        lines = run.text.splitlines(keepends=True)
+        each = [self._tokenizer.tokenize(line) for line in lines]
+        begins = accumulate((len(line) for line in lines), initial=0)
+        starts = [at for at, some in zip(begins, each, strict=False) for _ in some]
+        return [token for some in each for token in some], starts
+
+    def _begins(self, run: Segment, at: int) -> bool:
+        """Return whether a token of ``run`` begins at its character ``at``."""
+        starts = self._tokens(run)[1]
         place = bisect_left(starts, at)
-        return place < len(starts) and starts[place] == at
+        return at == 0 or (place < len(starts) and starts[place] == at)
 
     def _slice(self, run: Segment, first: int, last: int) -> Segment:
-        """Return ``run`` between two characters at which it opens."""
-        if (first, last) == (0, len(run.text)):
-            return run
-        ids = run.tokens
-        if run.stored:
-            starts = self._token_starts(run.text, run.tokens)
-            end = bisect_left(starts, last) if last < len(run.text) else None
-            ids = ids[bisect_left(starts, first) : end]
-        return replace(run, text=run.text[first:last], tokens=ids)
+        """Return ``run`` between two characters at which tokens begin, with its stored tokens."""
+        if not run.stored or (first, last) == (0, len(run.text)):
+            return replace(run, text=run.text[first:last])
+        ids, starts = self._tokens(run)
+        end = bisect_left(starts, last) if last < len(run.text) else len(ids)
+        return replace(run, text=run.text[first:last], tokens=tuple(ids[bisect_left(starts, first) : end]))
 
     def segments(self, start: int, end: int) -> list[Segment]:
-        """Return the text from ``start`` to ``end`` as story segments, with stored ids where known."""
-        first, last = max(bisect_right(self._places, start) - 1, 0), bisect_left(self._places, end)
-        around = zip(self._runs[first:last], self._places[first:last], strict=True)
-        parts = [
-            self._slice(run, max(start - at, 0), min(end - at, len(run.text)))
-            for run, at in around if start < end
-        ]  # fmt: skip
+        """Return the text from ``start`` to ``end`` as story segments."""
         found: list[Segment] = []
-        for stored, some in groupby(parts, key=lambda part: part.stored):
-            runs = list(some)
-            if not stored:
-                text = "".join(run.text for run in runs)
-                runs = [Segment("story", text, tuple(self._tokenize(text)), runs[0].ident)]
-            found += runs
+        first = max(bisect_right(self._places, start) - 1, 0)
+        for index in range(first, bisect_left(self._places, end) if start < end else first):
+            run, at = self._runs[index], self._places[index]
+            ids, starts = self._tokens(run)
+            low, high = max(start - at, 0), min(end - at, len(run.text))
+            behind = bisect_left(starts, high) if high < len(run.text) else len(ids)
+            tokens = tuple(ids[bisect_left(starts, low) : behind])
+            found.append(replace(run, text=run.text[low:high], tokens=tokens))
         return found
 
     def size(self, start: int) -> int:
@@ -353,22 +358,20 @@ class _Story:
         return _size(self.segments(start, len(self.text)))
 
     def opens(self, at: int) -> bool:
-        """Return whether the text can be opened at ``at`` without breaking a stored token."""
+        """Return whether the text can be opened at ``at`` without breaking a token."""
         index = bisect_right(self._places, at) - 1
-        return index == len(self._runs) or self._opens(self._runs[index], at - self._places[index])
+        return index == len(self._runs) or self._begins(self._runs[index], at - self._places[index])
 
     def from_end(self, tokens: int) -> int:
-        """Return the first token start with at most ``tokens`` tokens up to the end."""
-        end = len(self.text)
+        """Return the first place that opens and has at most ``tokens`` tokens behind it."""
         for run, at in zip(reversed(self._runs), reversed(self._places[:-1]), strict=True):
-            known = run.tokens if run.stored else self._tokenize(run.text)
-            if len(known) > tokens:
-                starts = [*self._token_starts(run.text, tuple(known)), len(run.text)]
-                guess = len(run.text) * (len(known) - tokens) // len(known)
-                start = at + (starts[len(known) - tokens] if len(starts) > len(known) else guess)
-                return start if self.opens(start) else end
-            tokens, end = tokens - len(known), at
-        return end
+            ids, starts = self._tokens(run)
+            if (first := len(ids) - tokens) > 0:
+                while first < len(ids) and starts[first] == starts[first - 1]:
+                    first += 1
+                return at + (starts[first] if first < len(ids) else len(run.text))
+            tokens -= len(ids)
+        return 0
 
     def position(self, at: int) -> tuple[str, int]:
         """Return ``at`` as a node and a character in it, which a later path can find."""
@@ -395,34 +398,17 @@ class _Story:
         return cut
 
 
-def _token_starts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int]:
-    """Return the character at which each token starts; only 0 if the bytes of the tokens are not the text.
-
-    They are not after byte repair or with an added space. A token that starts inside a character gets the
-    place of that character.
-    """
-    pieces = tokenizer.pieces(ids)
-    if b"".join(pieces) != text.encode("utf-8", "surrogatepass"):
-        return [0]
-    sizes = [sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces]  # characters that begin in each
-    ends = accumulate(sizes, initial=0)
-    return [at - (0x80 <= piece[0] < 0xC0 if piece else 0) for at, piece in zip(ends, pieces, strict=False)]
-
-
 # -- where the story begins in the window, and what stands in it --------------------------------------
 
 
-def _cuts(story: _Story, room: int, old: int | None) -> Iterator[int]:
-    """Yield the places where the story may begin in the window, the old one first, then the longest."""
-    if old and story.size(old) >= KEEP_OLD_CUT * room:
-        yield old
-    if len(story.text) <= max(room, 0) * _MOST_CHARS:
-        yield 0
-    for share in (KEEP_AFTER_CUT, 0.25, 0.0):
-        most = max(int(share * room), 0)
-        first = story.from_end(most)
-        last = story.from_end(int(most * KEEP_AT_LEAST / KEEP_AFTER_CUT))
-        yield next(_boundaries(story.text, first, last, story.opens), first)
+def _cut(story: _Story, room: int, old: int | None) -> int:
+    """Return where the story begins in the window: where it did, or as far back as there is room."""
+    if old and KEEP_OLD_CUT * room <= story.size(old) <= room:
+        return old
+    if story.from_end(room) == 0:
+        return 0
+    first, last = story.from_end(int(KEEP_AFTER_CUT * room)), story.from_end(int(KEEP_AT_LEAST * room))
+    return next(_boundaries(story.text, first, last, story.opens), first)
 
 
 def _boundaries(text: str, first: int, last: int, opens: Callable[[int], bool]) -> Iterator[int]:
