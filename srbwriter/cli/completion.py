@@ -59,8 +59,8 @@ def _names(kind: str) -> list[str]:
         from srbwriter.story import library
 
         known = library.stories(paths.library_dir(), recents())
-        counts = Counter(story.title.casefold() for story in known)  # of one title the files' names
-        return [s.title if counts[s.title.casefold()] == 1 else s.path.stem for s in known]
+        counts = Counter(story.title.casefold() for story in known)  # of one title the files
+        return [s.title if counts[s.title.casefold()] == 1 else str(s.path) for s in known]
     if kind == "models":
         from srbwriter.models import local_models
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
-from operator import add
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -178,21 +177,15 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
-    spent writing."""
+    """Words that a story grew by, less those cut (so below 0 after much cutting), and seconds of writing."""
 
-    typed: int = 0
-    picked: int = 0
-    generated: int = 0
+    grown: int = 0
     seconds: float = 0.0
 
     @property
     def words(self) -> int:
         """Words the story grew by, at least 0."""
-        return max(0, self.typed + self.picked)
-
-    def __add__(self, other: Progress) -> Progress:
-        return Progress(*map(add, astuple(self), astuple(other)))
+        return max(0, self.grown)
 
 
 def as_object(value: JsonValue) -> JsonObject:
@@ -311,24 +304,8 @@ class DamagedStory(StoryError):
         super().__init__(f"{path}: the file is damaged ({problem}) — {cure}")
 
 
-class NoSuchNode(StoryError):
-    """There is no node of that number, or it is not part of the readable tree."""
-
-    def __init__(self, node: NodeId, problem: str = "is not in this story") -> None:
-        self.node = node
-        super().__init__(f"node {node} {problem}")
-
-
 class Refused(StoryError):
-    """The verb cannot apply to this node; the message says why."""
-
-
-class ReadOnlyStory(StoryError):
-    """A verb that writes was called on a read-only view."""
-
-    def __init__(self, why: ReadOnly) -> None:
-        self.why = why
-        super().__init__(why.message)
+    """The verb cannot apply; the message says why."""
 
 
 class NotSaved(StoryError):

@@ -96,10 +96,8 @@ _values = attrgetter(*_FIELDS)
 
 
 def row_of(node: Node) -> list[Any]:
-    """Return the fields of a node as JSON, in the order of the class."""
-    row = list(_values(node))
-    row[_RUNS] = packed(node.runs)
-    return row
+    """Return the fields of a node in the order of the class; bytes become text as :func:`packed` does."""
+    return list(_values(node))
 
 
 def node_of(row: list[Any]) -> Node:
@@ -110,7 +108,8 @@ def node_of(row: list[Any]) -> Node:
 
 def fits(row: Any) -> bool:
     """Whether a row whose checksum is wrong is a node's all the same: the values are of the right types."""
-    usual = row_of(Node(ROOT, ROOT, runs=b"", seed=0, own_settings={}))
+    usual = row_of(Node(ROOT, ROOT, seed=0, own_settings={}))
+    usual[_RUNS] = ""
     optional = ("parent", "runs", "seed", "own_settings")
     values = as_list(row)
     return (
@@ -122,8 +121,9 @@ def fits(row: Any) -> bool:
     )  # fmt: skip
 
 
-def packed(runs: bytes | None) -> str | None:
-    return None if runs is None else b2a_base64(runs, newline=False).decode()
+def packed(runs: bytes) -> str:
+    """Return bytes in base64."""
+    return b2a_base64(runs, newline=False).decode()
 
 
 def unpacked(runs: str | None) -> bytes | None:

@@ -12,7 +12,7 @@ from srbwriter.story import backup
 from srbwriter.story.disk import changes_of, check_file, saving
 from srbwriter.story.journal import FileLock, InUse
 from srbwriter.story.library import place_of_second
-from srbwriter.story.model import Blocked, NotAStory, ReadOnly, SecondFile, StoryError
+from srbwriter.story.model import Blocked, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
 from srbwriter.story.store import (
     VERSION,
     Image,
@@ -48,7 +48,7 @@ def open_story(
 
     ``lock`` is its lock if the caller has it.
 
-    Raises NotAStory, TooNew, or NotSaved without room for an upgrade.
+    Raises NotAStory, TooNew or DamagedStory.
     """
     path = paths.expanded(path).resolve()
     why = ReadOnly(Blocked.ASKED, f"{path.name} was opened for reading only") if readonly else None
@@ -63,16 +63,17 @@ def open_story(
             if lock is not None:
                 lock.release()
         elif lock is not None:
-            with saving(path):
-                if path.is_relative_to(paths.library_dir().resolve()):
-                    paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
-                image = opened.image
-                if image.version < VERSION:
-                    backup.keep_old(path, image.rows.get(("value", "uuid")), backups or paths.backup_dir())
-                    image.note_whole(write_whole(path, image.rows, new := new_token(), instead=True), new)
-                    for suffix in ("-wal", "-shm", "-journal"):
-                        Path(f"{path}{suffix}").unlink(missing_ok=True)
-                _take_up_changes(opened)
+            if path.is_relative_to(paths.library_dir().resolve()):
+                paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
+            try:
+                with saving(path):
+                    if opened.image.version < VERSION:
+                        _upgrade(opened, backups or paths.backup_dir())
+                    _take_up_changes(opened)
+            except NotSaved as error:  # the disk takes nothing now
+                message = f"{path.name} was opened for reading only: {error.short}"
+                opened.read_only, opened.lock = ReadOnly(Blocked.NO_PERMISSION, message), None
+                lock.release()
         return opened
     except BaseException:
         if lock is not None:
@@ -123,6 +124,15 @@ def _take_up_changes(opened: Opened) -> None:
             log.warning("%s was replaced by another program; what was written here is in %s", path, target)
             opened.second_file = SecondFile(path, target)
     file.unlink()
+
+
+def _upgrade(opened: Opened, backups: Path) -> None:
+    """Write a story of an older version anew, after copying it. Raises NotSaved or OSError."""
+    path, image, token = opened.path, opened.image, new_token()
+    backup.keep_old(path, image.rows.get(("value", "uuid")), backups)
+    image.note_whole(write_whole(path, image.rows, token, instead=True), token)
+    for suffix in ("-wal", "-shm", "-journal"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def _laid(rows: Rows, more: Rows) -> Rows:

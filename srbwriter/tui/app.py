@@ -140,7 +140,8 @@ class App(FailingApp):
 
     def get_key_display(self, binding: Binding) -> str:
         """Name a key as everywhere else; the command key of a Mac does not arrive in a terminal."""
-        return "" if binding.key.startswith("super+") else commands.key_name(binding.key)
+        key = binding.key_display or commands.key_name(binding.key)
+        return "" if binding.key.startswith("super+") else key
 
     async def run_action(
         self, action: str | ActionParseResult, default_namespace: DOMNode | None = None,
@@ -179,13 +180,18 @@ class App(FailingApp):
 
     # ---- themes
 
-    def load_themes(self) -> list[Path]:
-        """Read all themes and return their files; what is wrong with one is said when the screen is up."""
+    def load_themes(self) -> None:
+        """Read all themes; what is wrong with one is said when the screen is up."""
         found, complaints = themes.load_all()
         self.notes += complaints
-        for theme in found.values():
+        for theme in found:
             self.register_theme(theme)
-        return [*found]
+
+    def keep_theme(self, name: str) -> None:
+        """Show a theme from now on."""
+        if note := self.preferences.put(options.THEME, name):
+            self.notify(note)
+        self.show_theme(name)
 
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""

@@ -32,6 +32,8 @@ BRANCH_GROUPS = (THIS_BRANCH, PART, READING)
 MENU = "ctrl+g"
 """The key of the menu of commands."""
 DIGITS = "1,2,3,4,5,6,7,8,9"
+AT_ONCE = ("pick_number", "go")
+"""Commands on branches whose keys work as soon as branches are shown, before one is chosen."""
 ANYWHERE = ".anywhere"
 """Suffix of the id of a binding that works with any focus."""
 
@@ -42,8 +44,9 @@ class Command:
 
     ``keys`` work while a pane has the focus. ``anywhere`` work with any focus, so they are never characters.
     A ``numbered`` command does something else for each of its keys. One that ``writes`` is refused in a
-    read-only story. ``handler`` takes the write screen, the pane of the chosen branch if it ``needs_branch``,
-    and the number of the key of a numbered command.
+    read-only story. ``foot`` is its label in the footer, empty if it is not shown there. ``handler`` takes
+    the write screen, the pane of the chosen branch if it ``needs_branch``, and the number of the key of a
+    numbered command.
     """
 
     id: str
@@ -55,6 +58,7 @@ class Command:
     anywhere: str = ""
     numbered: bool = False
     writes: bool = False
+    foot: str = ""
 
     @property
     def needs_branch(self) -> bool:
@@ -68,13 +72,13 @@ COMMANDS: dict[str, Command] = {}
 
 def command(
     group: str, title: str, keys: str = "", *, anywhere: str = "", numbered: bool = False,
-    writes: bool = False,
+    writes: bool = False, foot: str = "",
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated function as a command: its name is the id, its docstring the help."""
 
     def declare(handler: H) -> H:
         name, words = handler.__name__.rstrip("_"), " ".join((handler.__doc__ or "").split())
-        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, numbered, writes)
+        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, numbered, writes, foot)
         return handler
 
     return declare
@@ -118,49 +122,48 @@ class Keyed:
 
     def __init_subclass__(cls, **options: Any) -> None:
         declared = [b for method in vars(cls).values() for b in getattr(method, "declared", ())]
-        if declared:
-            cls.BINDINGS = [*declared, *vars(cls).get("BINDINGS", ())]  # pyright: ignore[reportConstantRedefinition]
+        declared += vars(cls).get("BINDINGS", ())
+        cls.BINDINGS = declared  # pyright: ignore[reportConstantRedefinition]
         super().__init_subclass__(**options)
-
-
-def keys_line_of(screen: type[Keyed]) -> str:
-    """Return the keys that a screen or widget declares or inherits for its foot, its own first."""
-    classes = [base for base in screen.__mro__ if issubclass(base, Keyed)]
-    bindings = [b for base in classes for b in vars(base).get("BINDINGS", ()) if isinstance(b, Binding)]
-    return " · ".join(
-        f"{key_name(b.key.partition(',')[0])} {b.description}" for b in bindings if b.show and b.id is None
-    )
 
 
 # ---- keys
 
 
-def plain_bindings() -> list[BindingType]:
+def branch_bindings() -> list[BindingType]:
     """Return the bindings that work while a branch has the focus."""
+    commands = (command for command in COMMANDS.values() if command.id not in AT_ONCE)
+    return [binding for command in commands for binding in _plain(command)]
+
+
+def screen_bindings() -> list[BindingType]:
+    """Return the bindings that work with any focus, and those of :data:`AT_ONCE`."""
     found: list[BindingType] = []
     for command in COMMANDS.values():
-        if command.numbered:  # the first stands for all of them in the help
-            for number, key in enumerate(split(command.keys), 1):
-                found.append(
-                    _binding(command, key, f"{command.id}.{number}", f", {number}", system=number > 1)
-                )
-        elif command.keys:
-            found.append(_binding(command, command.keys, command.id))
+        if command.id in AT_ONCE:
+            found += _plain(command, priority=True)
+        if command.anywhere:
+            found.append(_binding(command, command.anywhere, command.id + ANYWHERE, priority=True))
     return found
 
 
-def anywhere_bindings() -> list[BindingType]:
-    """Return the bindings that work with any focus."""
-    return [
-        _binding(command, command.anywhere, command.id + ANYWHERE, priority=True)
-        for command in COMMANDS.values()
-        if command.anywhere
-    ]
+def _plain(command: Command, priority: bool = False) -> Iterator[BindingType]:
+    if not command.numbered:
+        if command.keys:
+            yield _binding(command, command.keys, command.id)
+        return
+    group = Binding.Group(command.foot, compact=True) if command.keys != DIGITS else None
+    for number, key in enumerate(split(command.keys), 1):  # the first stands for all of them in the help
+        yield _binding(
+            command, key, f"{command.id}.{number}", f", {number}", priority=priority, system=number > 1,
+            group=group, key_display=None if group else "1–9",
+        )  # fmt: skip
 
 
 def _binding(command: Command, keys: str, id: str, number: str = "", **more: Any) -> Binding:
-    action = f"screen.run('{command.id}'{number})"
-    return Binding(keys, action, command.title, show=False, id=id, tooltip=command.help, **more)
+    shown = bool(command.foot) and (command.keys != DIGITS or number == ", 1")
+    action, words = f"screen.run('{command.id}'{number})", command.foot or command.title
+    return Binding(keys, action, words, show=shown, id=id, tooltip=command.help, **more)
 
 
 class Keys:

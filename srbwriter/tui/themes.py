@@ -63,23 +63,17 @@ def read(file: Path) -> Theme:
     return Theme(name=file.stem, dark=dark, variables=variables, **colours)  # pyright: ignore[reportArgumentType]
 
 
-def title(file: Path) -> str:
-    """Return the theme's title and description, for lists."""
-    document = tomllib.loads(file.read_text("utf-8"))
-    return f"{document.get('title', file.stem)} — {document.get('about', '')}".rstrip(" —")
-
-
-def load_all() -> tuple[dict[Path, Theme], list[str]]:
-    """Return every valid theme by its file, and a complaint for each invalid one.
+def load_all() -> tuple[list[Theme], list[str]]:
+    """Return every valid theme, and a complaint for each invalid one.
 
     A valid one of the writer's own replaces the bundled one of the same name.
     """
-    themes: dict[str, tuple[Path, Theme]] = {}
+    themes: dict[str, Theme] = {}
     complaints: list[str] = []
     for folder in (paths.asset_dir("themes"), own_folder()):
         for file in sorted(folder.glob("*.toml")):
             try:
-                themes[file.stem] = file, read(file)
+                themes[file.stem] = read(file)
             except ThemeError as error:
                 complaints.append(str(error))
-    return dict(themes.values()), complaints
+    return [*themes.values()], complaints

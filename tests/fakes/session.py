@@ -74,7 +74,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Part:
+class PromptPart:
     """One source of the context."""
 
     source: str
@@ -85,8 +85,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Context:
-    parts: list[Part]
+class PromptAccount:
+    parts: list[PromptPart]
     used: int
     total: int
     problems: list[str] = field(default_factory=list)
@@ -187,12 +187,12 @@ class FakeSession:
     def revisit(self, node: NodeId) -> None:
         self.together(lambda: self.story.visit(node))
 
-    def context(self) -> Context:
+    def context(self) -> PromptAccount:
         settings = self.story.settings(self.node)
         note = settings.author_note or ""
         parts = [("memory", settings.memory or ""), ("story", self.text()), ("note", note)]
-        found = [Part(source, text, len(text) // 4, True) for source, text in parts if text]
-        return Context(found, sum(part.tokens for part in found), 4096)
+        found = [PromptPart(source, text, len(text) // 4, True) for source, text in parts if text]
+        return PromptAccount(found, sum(part.tokens for part in found), 4096)
 
     # ---- the engine
 

@@ -30,7 +30,7 @@ NODES[1].spans = Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" tw
 NODES[1].settings = Settings(author_note="grim", sampling={"top_k": 40})
 WHOLE = StoryDraft(
     {node.id: node for node in NODES}, 3, "Title", "Ada", "de", 1.0, 2.0,
-    "12345678-1234-5678-1234-567812345678", {"view": {"a": 1}}, {"2024-05-06": Progress(3, 2, 9, 1.5)},
+    "12345678-1234-5678-1234-567812345678", {"view": {"a": 1}}, {"2024-05-06": Progress(3, 1.5)},
 )  # fmt: skip
 
 
@@ -64,11 +64,11 @@ def test_a_chapter_that_an_older_file_marks_becomes_a_line() -> None:
         return {"id": key, "parent_id": parent, "text": text, "marks": marks}
 
     nodes = [
-        marked("r", None, ""), marked("a", "r", "It rained.", "One"), marked("b", "a", " More.\n", ""),
+        marked("r", None, ""), marked("a", "r", "It rained.", "One"), marked("b", "a", "\n\nMore.\n\n", ""),
         marked("c", "b", "# Two\n\nSnow.", "Two"),
     ]  # fmt: skip
-    nodes[2]["runs"] = [{"text": " More.\n", "author": "model"}]
+    nodes[2]["runs"] = [{"text": "\n\nMore.\n\n", "author": "model"}]
     story = {"nodes": nodes, "current_id": "c"}
     draft = read_json({"format": "srbwriter", "version": 2, "story": story})
-    assert draft.text == "# One\n\nIt rained.\n\n* * *\n\n More.\n# Two\n\nSnow."
+    assert draft.text == "# One\n\nIt rained.\n\n* * *\n\nMore.\n\n# Two\n\nSnow."
     assert [node.title for node in draft.nodes.values()] == [""] * 4

@@ -49,7 +49,7 @@ def test_a_chapter_at_the_end_begins_behind_the_last_paragraph(story: Story) -> 
 
 
 def test_chapters_change_places_with_their_tokens(story: Story) -> None:
-    story.use_token_sizes(sizes)
+    story.token_sizes = sizes
     story.append("# One\n\nIt rained.\n\n")
     [two] = generated(story, story.current, "# Two\n\nHe ran. She hid.")
     story.pick(two)
@@ -104,7 +104,7 @@ def test_search_finds_all_words_and_says_where(story: Story) -> None:
 
 
 def test_an_edit_of_a_models_text_makes_a_sibling_and_moves_what_followed(story: Story) -> None:
-    story.use_token_sizes(sizes)
+    story.token_sizes = sizes
     story.append("It rained. ")
     take, beside = generated(story, story.current, "The dog ran.", "The cat.")
     story.pick(take)

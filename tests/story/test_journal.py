@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from srbwriter.story import Blocked, Edit, NotSaved, Story, journal, store
+from srbwriter.story import open as open_module
 from srbwriter.story.backup import backups, snapshot
 from srbwriter.story.disk import changes_of, lock_of
 from srbwriter.story.library import info
@@ -203,7 +204,7 @@ def test_a_full_disk_is_said_and_tried_again(file: Path, full: Callable[[bool], 
 
 
 def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
-    file: Path, full: Callable[[bool], None]
+    file: Path, full: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Story.open(file) as story:
         story.append(" Once.")
@@ -215,6 +216,10 @@ def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
     story.append(" It hailed.")
     with pytest.raises(NotSaved):
         story.close()
+    monkeypatch.setattr(open_module, "append", journal.append)
+    with Story.open(file) as view:
+        assert view.read_only is not None and "the disk is full" in view.read_only.message
+        assert view.text(view.current) == "It rained. It poured. It hailed."
     full(False)
     with Story.open(file) as again:
         assert again.text(again.current) == "It rained. It poured. It hailed."

@@ -176,11 +176,11 @@ class Writing(StoryMachine):
 
     # -- marks -------------------------------------------------------------------------------------
 
-    @rule(pick=PICKS, bookmark=st.booleans(), note=WORDS)
-    def mark(self, pick: int, bookmark: bool, note: str) -> None:
+    @rule(pick=PICKS, bookmark=st.booleans())
+    def mark(self, pick: int, bookmark: bool) -> None:
         node = self.a_node(pick)
         head = self.story.last_action
-        self.story.mark(node, bookmark=bookmark, note=note, tags=["a"])
+        self.story.mark(node, bookmark=bookmark)
         assert (node in self.story.bookmarks()) == bookmark
         if self.story.last_action != head:
             self.acted()

@@ -8,6 +8,7 @@ from typing import Any
 
 from textual.screen import Screen
 from textual.widgets import Input
+from textual.widgets._footer import FooterKey
 
 from tests.tui.conftest import Bench
 
@@ -46,6 +47,11 @@ def visible(bench: Bench) -> str:
     """All text on the screen, in lines."""
     strips = bench.app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+def footer(bench: Bench) -> str:
+    """What the footer of the write screen says."""
+    return " ".join(f"{key.key_display} {key.description}" for key in bench.screen.query(FooterKey))
 
 
 def head(bench: Bench, index: int = 0) -> str:

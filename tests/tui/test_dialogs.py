@@ -33,7 +33,6 @@ async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench)
         assert bench.app.screen is context and not request(bench), "it was only read"
         await bench.press("e")
         sheet = await opened(bench, Sheet)
-        assert "esc goes back, and asks first" in visible(bench)
         before = sheet.query_one(Prose).text
         await bench.press(*" Slowly.", "escape")
         await opened(bench, Confirm)
@@ -82,17 +81,21 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
         assert bench.app.screen is bench.screen
 
 
-async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
+async def test_the_footer_is_that_of_the_dialog_with_the_keys(open_bench: OpenBench) -> None:
     async with open_bench(started=12) as bench:
-        line = bench.screen.key_line
-        assert any(name == "kill" for name, _, _ in line.entries)
-        for command in ("settings", "find"):
-            bench.screen.run(command)
-            await bench.settle()
-            bench.screen.flush_slowly()
-            assert line.entries == [], command
+        assert "re-roll" in visible(bench)
+        for command, label in (("settings", "usual value"), ("find", "next")):
+            await bench.choose(command)
+            assert label in visible(bench) and "re-roll" not in visible(bench), command
             await bench.press("escape")
-            assert any(name == "kill" for name, _, _ in line.entries), command
+            assert "re-roll" in visible(bench), command
+
+
+async def test_help_begins_with_the_keys_of_this_program(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.press("f1")
+        rows = visible(bench).splitlines()
+        assert any("tab switch" in row for row in rows[:3]) and any("^n write" in row for row in rows)
 
 
 async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(open_bench: OpenBench) -> None:

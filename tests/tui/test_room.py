@@ -6,8 +6,6 @@ import pytest
 from rich.cells import cell_len
 
 from srbwriter.tui import options
-from srbwriter.tui.dialogs.base import Page, keys_line_of
-from srbwriter.tui.story.side_panel import LoreList
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import started, visible
 
@@ -103,18 +101,3 @@ async def test_title_and_keys_fit_80_columns(open_bench: OpenBench) -> None:
             for wanted in (" help", "^q quit", " write"):
                 assert wanted in keys
             assert cell_len(keys.rstrip()) <= 80
-
-
-async def test_a_key_and_what_it_does_stand_on_one_line(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True, size=(80, 24), started=12) as bench:
-        for command in ("tree", "settings", "lore", "find"):
-            bench.screen.run(command)
-            await bench.settle()
-            page = bench.app.screen
-            shown = visible(bench)
-            keys = page.keys_line() if isinstance(page, Page) else keys_line_of(LoreList)
-            parts = keys.split(" · ")
-            assert len(parts) > 4
-            assert [part for part in parts if part in shown] == parts
-            await bench.press("escape")
-            assert bench.app.screen is bench.screen

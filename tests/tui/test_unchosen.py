@@ -11,7 +11,7 @@ from srbwriter.tui.keyboard import Burst
 from srbwriter.tui.write import letters
 from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.steps import visible
+from tests.tui.steps import footer, visible
 
 TEXT = "It rained."
 
@@ -98,22 +98,18 @@ async def test_a_click_chooses_a_pane_and_one_in_the_story_gives_it_all_keys(ope
         assert bench.screen.editor.text == "3" + TEXT
 
 
-async def test_the_line_of_keys_says_what_they_do(open_bench: OpenBench) -> None:
+async def test_the_footer_says_what_keys_do(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, size=(80, 24)) as bench:
         await bench.write()
-        labels = [f"{key} {label}" for _, key, label in bench.screen.key_line.entries[:3]]
-        assert labels == ["1–9 pick", "type text", "←→ choose"]
-        assert bench.screen.status_line.mode == "STORY"
+        assert "1–9 pick ^n write" in footer(bench) and bench.screen.status_line.mode == "STORY"
         await bench.press("x")
-        assert "1–9" not in [key for _, key, _ in bench.screen.key_line.entries]
+        assert "1–9" not in footer(bench)
         await bench.press("tab")
-        assert ("pick_number", "1–9", "pick") in bench.screen.key_line.entries
-        assert ("", "type", "text") not in bench.screen.key_line.entries
+        assert "1–9 pick" in footer(bench) and "r re-roll" in footer(bench)
         await bench.press("ctrl+n")
         await bench.pilot.resize_terminal(40, 12)
         await bench.settle()
-        line = bench.screen.key_line.render().plain
-        assert "1–9 pick" in line and "type text" in line and "←→ choose" in line, "the narrowest window"
+        assert "1–9 pick ^n write" in visible(bench), "the narrowest window"
 
 
 async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_bench: OpenBench) -> None:

@@ -12,6 +12,7 @@ from textual.geometry import Offset
 from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, best_columns
 from srbwriter.unspaced import CHARACTER
 from tests.tui.conftest import OpenBench
+from tests.tui.steps import visible
 
 PARAGRAPH = "The tide came in and nobody said a word about the lamp.\n\n"
 
@@ -104,10 +105,10 @@ async def test_a_click_focuses_a_branch_and_its_words_can_be_selected(open_bench
         assert bench.app.clipboard == pane.selected
 
 
-async def test_a_key_on_the_key_line_can_be_clicked(open_bench: OpenBench) -> None:
+async def test_a_key_in_the_footer_can_be_clicked(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        at = bench.screen.key_line.render().plain.index("write")
-        await bench.pilot.click(bench.screen.key_line, offset=(at, 0))
+        at = visible(bench).splitlines()[-1].index("write")
+        await bench.pilot.click(offset=(at, 39))
         assert bench.session.round is not None
 
 

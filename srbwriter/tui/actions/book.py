@@ -120,8 +120,7 @@ def so_far(screen: WriteScreen) -> None:
         Choice(part, part.title, about(summary), summary.text if summary is not None else _NO_SUMMARY)
         for part, summary in screen.session.book.parts()
     ]
-    picker = Picker("The story so far", choices, at=here, foot="enter edits · {keys} · type to narrow")
-    screen.ask(picker, lambda part: _edit_summary(screen, part))
+    screen.ask(Picker("The story so far", choices, at=here), lambda part: _edit_summary(screen, part))
 
 
 def _edit_summary(screen: WriteScreen, part: Part) -> None:

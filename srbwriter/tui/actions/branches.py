@@ -27,7 +27,7 @@ ALL = "All branches"
 _SEEN_SECONDS = 0.4  # that a branch has stood on the screen before a digit can be meant for it
 
 
-@command(ALL, "Pick a branch by number", DIGITS, numbered=True)
+@command(ALL, "Pick a branch by number", DIGITS, numbered=True, foot="pick")
 def pick_number(screen: WriteScreen, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
     pane = screen.grid.panes[number - 1] if number <= len(screen.grid.panes) else None
@@ -96,7 +96,7 @@ def _ask_if_stale(screen: WriteScreen, index: int, meaning: str, act: Callable[[
     screen.ask(Confirm(question, answers), lambda key: act() if key == "t" else screen.run("generate"))
 
 
-@command(THIS_BRANCH, "Re-roll this branch", "r")
+@command(THIS_BRANCH, "Re-roll this branch", "r", foot="re-roll")
 def reroll(screen: WriteScreen, pane: BranchPane) -> None:
     """Write this branch again from the start with a new seed; the others continue."""
     _steer(screen, pane, "reroll")
@@ -196,13 +196,13 @@ def bookmark(screen: WriteScreen, pane: BranchPane) -> None:
 _STEPS: tuple[tuple[Unit, int], ...] = (("sentence", 1), ("word", 1), ("paragraph", 1), ("word", -1))
 
 
-@command(PART, "Take a part", "d,w,f,a", numbered=True)
+@command(PART, "Take a part", "d,w,f,a", numbered=True, foot="part")
 def take(screen: WriteScreen, pane: BranchPane, number: int) -> None:
     """Mark a sentence, a word or a paragraph more, or a word less; enter picks the branch up to there."""
     pane.move_take(*_STEPS[number - 1])
 
 
-@command(ALL, "Write new branches", anywhere="ctrl+n", writes=True)
+@command(ALL, "Write new branches", anywhere="ctrl+n", writes=True, foot="write")
 def generate(screen: WriteScreen) -> None:
     """Write N branches from the end of the story; with the cursor in its middle, text for that place."""
     if screen.editor.has_focus and screen.editor.text[screen.editor.cursor :].strip():
@@ -226,7 +226,7 @@ def write_from(screen: WriteScreen) -> None:
         screen.notify("The story ends here already: branches go on from its end.")
 
 
-@command(ALL, "Step back", anywhere="escape")
+@command(ALL, "Step back", anywhere="escape", foot="stop")
 def back(screen: WriteScreen) -> None:
     """On a branch, remove the taking cursor; else stop an export, import, load or fetch, or all branches."""
     # It never moves the focus: keys pressed next would be words where commands were meant, or commands

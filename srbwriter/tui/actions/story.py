@@ -21,7 +21,7 @@ from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, Confirm
 from srbwriter.tui.dialogs.openings import offer_openings
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.story.find import FindBar, ReplaceBar, place_after
+from srbwriter.tui.story.find import FindBar, place_after
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def replace(screen: WriteScreen) -> None:
     def apply(edits: Sequence[Edit]) -> bool:
         return screen.guarded(lambda: _rewrite(screen, edits))
 
-    screen.app.push_screen(ReplaceBar(screen.editor, apply))
+    screen.app.push_screen(FindBar(screen.editor, apply))
 
 
 @command(STORY, "Save now", anywhere="ctrl+s")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import CommandPalette
+from textual.theme import ThemeProvider
 
 from srbwriter.story import NodeId
-from srbwriter.tui import options, themes
+from srbwriter.tui import options
 from srbwriter.tui.commands import MENU, READING, command
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import switch_help
@@ -16,6 +20,7 @@ from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.tree.view import marks_words
 
 if TYPE_CHECKING:
+    from srbwriter.tui.app import App
     from srbwriter.tui.write.branch_pane import BranchPane
     from srbwriter.tui.write.screen import WriteScreen
 
@@ -91,7 +96,7 @@ def _choose_node(
         screen.notify(nothing)
 
 
-@command(VIEW, "Story or branches", anywhere="tab")
+@command(VIEW, "Story or branches", anywhere="tab", foot="switch")
 def switch(screen: WriteScreen) -> None:
     """Move between the story and the branches."""
     screen.be_loud()
@@ -142,7 +147,7 @@ def figures(screen: WriteScreen) -> None:
     screen.figures = not screen.figures
 
 
-@command(PROGRAM, "Quit", anywhere="ctrl+q")
+@command(PROGRAM, "Quit", anywhere="ctrl+q", foot="quit")
 def quit(screen: WriteScreen) -> None:
     """Leave the program; every word is saved."""
     if screen.app.transfers.may_leave():
@@ -155,32 +160,29 @@ def settings(screen: WriteScreen) -> None:
     screen.app.push_screen(SettingsDialog(screen))
 
 
-@command(PROGRAM, "Help", "question_mark", anywhere="f1")
+@command(PROGRAM, "Help", "question_mark", anywhere="f1", foot="help")
 def help(screen: WriteScreen) -> None:
     """Show the keys that work here, or hide them."""
     switch_help(screen)
 
 
-@command(PROGRAM, "Menu of commands", anywhere=MENU)
+@command(PROGRAM, "Menu of commands", anywhere=MENU, foot="menu")
 def menu(screen: WriteScreen) -> None:
     """Find any command by a word, and run it."""
     screen.app.action_command_palette()
 
 
+class _Themes(ThemeProvider):
+    """The themes as Textual's palette lists them; the chosen one is kept."""
+
+    @property
+    def commands(self) -> list[tuple[str, Callable[[], None]]]:
+        app = cast("App", self.app)  # pyright: ignore[reportUnknownMemberType]
+        return [(name, partial(app.keep_theme, name)) for name in sorted(app.available_themes)]
+
+
 @command(VIEW, "Theme")
 def theme(screen: WriteScreen) -> None:
-    """Choose the colours; moving through the list previews each theme, escape restores the old one."""
-    app = screen.app
-    before, files = app.theme, app.load_themes()
-    choices = [Choice(file.stem, themes.title(file)) for file in files]
-    choices += [Choice(name, name) for name in app.available_themes if name not in {f.stem for f in files}]
-
-    def chosen(name: str | None) -> None:
-        app.show_theme(name or before)
-        if name is not None:
-            app.preferences.put(options.THEME, name)
-
-    foot = f"enter keeps it · {{keys}} · your own belong in {themes.own_folder()}"
-    app.push_screen(
-        Picker("Themes", choices, at=before, looked=app.show_theme, foot=foot, aside=True), chosen
-    )
+    """Choose the colours."""
+    screen.app.load_themes()
+    screen.app.push_screen(CommandPalette([_Themes], placeholder="Theme …"))

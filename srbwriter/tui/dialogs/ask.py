@@ -150,7 +150,6 @@ class Sheet(Form):
     ) -> None:  # fmt: skip
         super().__init__(question, words, take, draft)
         self._title, self._about, self._keeps = question, about, keeps
-        self.foot = f"^s {keeps} · esc goes back, and asks first if you changed something"
 
     def content(self) -> ComposeResult:
         yield Static(self._about, classes="about", markup=False)

@@ -1,6 +1,6 @@
 """Base classes of the screens above the write screen: appearance, opening, closing, messages.
 
-A dialog has a heading, its content, and a foot that lists its keys. Keys are declared with
+A dialog has a heading, its content, and a footer with its keys. Keys are declared with
 :func:`srbwriter.tui.commands.action`.
 """
 
@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import ActiveBinding, Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
-from textual.widgets import HelpPanel, Static
+from textual.widgets import Footer, HelpPanel, Static
 
-from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, keys_line_of
-from srbwriter.tui.widgets.lines import Foot
+from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
@@ -31,7 +30,25 @@ QUIT = Binding("q", "close", "goes back", show=False, tooltip="Leave a page that
 """For read-only pages."""
 
 
-class Page(Keyed, Screen[Result]):
+class AppScreen(Screen[Result]):
+    """A screen of the app. The footer and the help list its own keys before those of Textual's widgets."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        def rank(entry: tuple[str, ActiveBinding]) -> tuple[bool, ...]:
+            binding = entry[1].binding
+            on_branch = binding.id is not None and not binding.priority
+            return not binding.show, on_branch, binding.key == "escape", (binding.id is None) != binding.show
+
+        return dict(sorted(super().active_bindings.items(), key=rank))
+
+
+class Page(Keyed, AppScreen[Result]):
     """A full-window screen above another. ``close`` dismisses it.
 
     ``OPENED_BY`` is the command whose keys also close it, ``BADGE`` what the status line calls it.
@@ -43,11 +60,6 @@ class Page(Keyed, Screen[Result]):
         Binding("f1", "help", "help", show=False, id=f"help{ANYWHERE}"),
         Binding(MENU, "app.command_palette", "menu", show=False, id=f"menu{ANYWHERE}"),
     ]
-
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def badge(self) -> str:
@@ -92,10 +104,6 @@ class Page(Keyed, Screen[Result]):
         known = self.app.known_keys
         return [*known.plain.get(self.OPENED_BY, []), *known.anywhere.get(self.OPENED_BY, [])]
 
-    def keys_line(self) -> str:
-        """Return the keys of this page with their labels."""
-        return keys_line_of(type(self))
-
 
 def switch_help(screen: Page[Any] | WriteScreen) -> None:
     """Show Textual's panel of the keys that work where the focus is, or hide it."""
@@ -105,20 +113,23 @@ def switch_help(screen: Page[Any] | WriteScreen) -> None:
 
 def hide_help(screen: Screen[Any]) -> bool:
     """Hide the panel of keys; return False if it is not shown."""
-    if shown := bool(screen.query(HelpPanel)):
+    if shown := helps(screen):
         screen.app.action_hide_help_panel()  # pyright: ignore[reportUnknownMemberType]
     return shown
+
+
+def helps(screen: Screen[Any]) -> bool:
+    """Return whether the panel of keys is shown."""
+    return bool(screen.query(HelpPanel))
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
     """A box above another screen.
 
-    ``HEADING`` and ``FOOT`` are used if they are constant; otherwise set ``heading`` and ``foot`` before the
-    dialog is shown. ``{keys}`` in the foot is replaced by :meth:`keys_line`.
+    ``HEADING`` is used if it is constant; otherwise set ``heading`` before the dialog is shown.
     """
 
     HEADING: ClassVar[str] = ""
-    FOOT: ClassVar[str] = ""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; background: $background 60%; }
@@ -129,23 +140,22 @@ class Dialog(Page[Result], ModalScreen[Result]):
     Dialog > .box > Static { height: auto; }
     Dialog > .box > .heading { color: $primary; text-style: bold; }
     Dialog > .box > .about { color: $foreground; }
-    Dialog > .box > .foot { color: $text-muted; }
+    Dialog Footer { dock: none; }
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.heading, self.foot = self.HEADING, self.FOOT
+        self.heading = self.HEADING
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             if self.heading:
                 yield Static(self.heading, classes="heading", markup=False)
             yield from self.content()
-            if self.foot:
-                yield Foot(self.foot.replace("{keys}", self.keys_line()), classes="foot")
+            yield Footer(compact=True, show_command_palette=False)
 
     def content(self) -> ComposeResult:
-        """Yield the widgets between heading and foot."""
+        """Yield the widgets between heading and footer."""
         yield from ()
 
 
@@ -157,4 +167,5 @@ class Bar(Dialog[Result]):
     Bar > .box { width: 100%; max-width: 100%; border: none; background: $panel; }
     Bar > .box > .heading { color: $text-muted; text-style: none; }
     Bar Input { background: $background; }
+    Bar Footer { display: none; }
     """

@@ -69,8 +69,8 @@ class ModelPicker(Picker):
 
     def __init__(self, preferences: Preferences, fetch: ModelFetch, title: str, failed: bool) -> None:
         self._preferences, self._fetch, self._failed = preferences, fetch, failed
-        foot = "enter loads one of yours for now, or fetches one and keeps it · {keys} · type to narrow"
-        super().__init__(title, self._choices_on(Machine(memory(), memory_budget())), foot=foot)
+        title += "\nOne of yours is loaded for now; another is fetched and kept."
+        super().__init__(title, self._choices_on(Machine(memory(), memory_budget())))
 
     def _choices_on(self, machine: Machine) -> list[Choice]:
         found = [Choice(_AGAIN, "Try again", "loads the same model once more")] if self._failed else []

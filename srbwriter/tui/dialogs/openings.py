@@ -83,11 +83,10 @@ def offer_openings(screen: WriteScreen) -> None:
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
-    foot = "enter starts with it and writes branches · esc keeps an empty page"
-    foot += " · your own stories are last in the list" if stories else ""
+    title = "Choose an opening, or write your own: esc keeps an empty page"
+    title += "\nYour own stories are last in the list." if stories else ""
     choices = [*(prompt.choice() for prompt in prompts), *stories]
-    title = "Choose an opening, or write your own"
-    screen.ask(Picker(title, choices, foot=foot, typed=screen.editor.type_words), chosen)
+    screen.ask(Picker(title, choices, typed=screen.editor.type_words), chosen)
 
 
 def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:

@@ -39,9 +39,6 @@ class Picker(Dialog[Any]):
         title: the heading.
         choices: the entries.
         at: the value of the entry that is highlighted first.
-        looked: is called with the value of each entry that is highlighted.
-        foot: the foot, if not the usual one.
-        aside: whether the list is at the edge, so that the screen below stays visible.
         typed: if there is one, nothing is narrowed: what is typed closes the list, and goes there.
     """
 
@@ -50,19 +47,17 @@ class Picker(Dialog[Any]):
 
     def __init__(
         self, title: str, choices: Sequence[Choice], *, at: Any = None,
-        looked: Callable[[Any], None] | None = None, foot: str = "", aside: bool = False,
         typed: Callable[[str], object] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heading, self.foot = title, foot or "enter takes it · {keys} · type to narrow"
-        self._choices, self._at, self._looked, self._typed = list(choices), at, looked, typed
+        self.heading = title
+        self._choices, self._at, self._typed = list(choices), at, typed
         self._listed: list[Choice | None] = []  # None is a heading
         self._previews = any(choice.preview for choice in choices)
         self.set_class(self._previews, "-previews")
-        self.set_class(aside, "-aside")
 
     def content(self) -> ComposeResult:
-        placeholder = "narrow …" if self._typed is None else "or just type: your words begin the story …"
+        placeholder = "type to narrow …" if self._typed is None else "or type: your words begin the story …"
         yield LineInput(placeholder=placeholder, id="picker-filter", compact=True)
         with Horizontal():
             yield OptionList(id="picker-list", compact=True)
@@ -125,23 +120,19 @@ class Picker(Dialog[Any]):
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
-        if (choice := self.chosen) is None:
-            return
-        if self._previews:
+        if self._previews and (choice := self.chosen) is not None:
             self.query_one("#picker-preview", Static).update(choice.preview)
             self.query_one("#picker-side", VerticalScroll).scroll_home(animate=False)
-        if self._looked is not None:
-            self._looked(choice.value)
 
-    @on(LineInput.Submitted)
     @on(OptionList.OptionSelected)
     def _selected(self) -> None:
-        if (choice := self.chosen) is not None:
-            self.take(choice.value)
+        self.action_take()
 
-    def take(self, value: Any) -> None:
-        """Use the value of the entry on which enter was pressed."""
-        self.close(value)
+    @action("enter", "takes it")
+    def action_take(self) -> None:
+        """Use the highlighted entry."""
+        if (choice := self.chosen) is not None:
+            self.close(choice.value)
 
     @action("up", "up", "cursor_up", foot=False, priority=False)
     @action("down", "down", "cursor_down", foot=False, priority=False)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from srbwriter.session.rewriting import MOST, WISHES, Passage, Rewriting
 from srbwriter.session.wishes import read_wish
-from srbwriter.tui.commands import action
+from srbwriter.tui.commands import DIGITS, action, split
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import Page
-from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.branch_words import state_sign
 
 if TYPE_CHECKING:
@@ -36,11 +35,15 @@ def wish_form(session: Session, question: str, take: Callable[[str], bool]) -> A
 class RewriteView(Page[None]):
     """Shows variants for ``passage``, or a place, as they are written. A digit puts one there."""
 
+    BINDINGS = [
+        Binding(key, f"pick({at})", "puts it in the story", not at, "1–9", id=f"pick_number.{at + 1}")
+        for at, key in enumerate(split(DIGITS))
+    ]
+
     DEFAULT_CSS = """
     RewriteView { background: $background; }
     RewriteView VerticalScroll { height: 1fr; padding: 0 2; }
     RewriteView Static { height: auto; }
-    RewriteView Foot { padding: 0 2; color: $text-muted; }
     """
 
     def __init__(self, screen: WriteScreen, passage: Passage) -> None:
@@ -55,7 +58,7 @@ class RewriteView(Page[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(id="variants", markup=False)
-        yield Foot(f"1–9 puts it in the story · {self.keys_line()}")
+        yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
@@ -110,15 +113,7 @@ class RewriteView(Page[None]):
 
     # ---- keys
 
-    def on_key(self, event: events.Key) -> None:
-        command, _, number = self.app.known_keys.on_branch.get(event.key, "").partition(".")
-        if command == "pick_number":
-            event.stop()
-            self._pick(int(number) - 1)
-        else:
-            super().on_key(event)
-
-    def _pick(self, index: int) -> None:
+    def action_pick(self, index: int) -> None:
         """Put a variant, as far as it is shown, in the place of the passage."""
 
         def put() -> None:

@@ -185,8 +185,7 @@ class SettingsDialog(Picker):
 
     def __init__(self, screen: WriteScreen, at: str = "temperature") -> None:
         self._below = screen
-        foot = "{keys} · type to narrow · * not the usual value"
-        super().__init__("Settings", self._all(), at=at, foot=foot)
+        super().__init__("Settings · * not the usual value", self._all(), at=at)
 
     def _all(self) -> list[Choice]:
         rows = [*parameter_rows(self._below), *program_rows(self._below)]
@@ -216,19 +215,15 @@ class SettingsDialog(Picker):
     @action("right", "more", 1)
     def action_turn(self, steps: int) -> None:
         """Change the setting by one step."""
-        self._change(lambda row: row.step(steps) if row.step is not None else self.action_type())
+        self._change(lambda row: row.step(steps) if row.step is not None else self.action_take())
 
     @action("delete", "usual value")
     def action_default(self) -> None:
         """Reset the setting to its usual value."""
         self._change(lambda row: row.put(None))
 
-    def take(self, value: str) -> None:
-        """Type the value of the setting that was chosen by a click."""
-        self.action_type()
-
     @action("enter", "type a value")
-    def action_type(self) -> None:
+    def action_take(self) -> None:
         """Type the setting's value."""
 
         def ask(row: Row) -> None:

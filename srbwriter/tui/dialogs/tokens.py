@@ -15,7 +15,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Region
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.session.tokens import Alternative, Tokens, TokenText
@@ -29,7 +29,6 @@ _LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
 _COLUMN = 26  # cells of an alternative
 _PAGE, _ALL = 10, 1 << 30  # tokens
-_KEYS = "←→ token · ↑↓ other · ⏎ continues with it · esc back"
 
 
 def percent(logprob: float) -> str:
@@ -74,7 +73,7 @@ class TokenView(Dialog[None]):
         with Vertical(classes="box"):
             yield Static("…", id="tokens-here", markup=False)
             yield Static("", id="tokens-others", markup=False)
-            yield Static(_KEYS, classes="foot", markup=False)
+            yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.on_resize()

@@ -1,4 +1,4 @@
-"""Find and replace in the story: two bars over one search.
+"""Find and replace in the story.
 
 The story has no focus while a bar is open, so no key can overwrite the selected match. The matches that are
 highlighted and counted are those that are replaced.
@@ -35,31 +35,39 @@ def place_after(place: int, edits: Sequence[Edit]) -> int:
     return place + grown
 
 
-class SearchBar(Bar[None]):
-    """The line for the words to find; the editor keeps the last search.
+class FindBar(Bar[None]):
+    """The line for the words to find, and with ``apply`` one for those to put in their place.
 
     All matches are highlighted while the words are typed, and the first one after the cursor is selected.
-    Escape restores the cursor and the visible part of the story.
+    Escape restores the cursor and the visible part of the story. The editor keeps the last search. ``apply``
+    gets the edits; it returns False if they failed.
     """
 
     DEFAULT_CSS = """
-    SearchBar Horizontal { height: 1; }
-    SearchBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
-    SearchBar Input { width: 1fr; }
+    FindBar Horizontal { height: 1; }
+    FindBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
+    FindBar Input { width: 1fr; }
+    FindBar Footer { display: block; }
     """
 
-    def __init__(self, editor: StoryEditor) -> None:
+    def __init__(self, editor: StoryEditor, apply: Callable[[Sequence[Edit]], bool] | None = None) -> None:
         super().__init__()
-        self._editor = editor
+        self.heading = "Replace: enter replaces this one, ↓ skips it" if apply is not None else "Find"
+        self._editor, self._apply = editor, apply
         self._spans: list[Span] = []
-        self._searched: tuple[str, str, bool, bool] | None = None
         self._at: Span | None = None  # the match that is selected
         self._before = editor.view
+
+    @property
+    def badge(self) -> str:
+        return "FIND" if self._apply is None else "REPLACE"
 
     def content(self) -> ComposeResult:
         with Horizontal():
             yield LineInput(self._editor.last_search, id="words", compact=True, select_on_focus=True)
             yield Static(id="found", markup=False)
+        if self._apply is not None:
+            yield LineInput(id="by", placeholder="by …", compact=True)
 
     def on_mount(self) -> None:
         self._search()
@@ -67,18 +75,25 @@ class SearchBar(Bar[None]):
     def on_unmount(self) -> None:
         self._editor.matches = ()
 
-    def _words(self, name: str) -> str:
-        return self.query_one(f"#{name}", LineInput).value
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        return self._apply is not None or action != "replace_all"
 
     @on(LineInput.Changed, "#words")
-    def _changed(self) -> None:
-        if self._search():
+    def _changed(self, event: LineInput.Changed) -> None:
+        if event.value != self._editor.last_search or not self._spans:
+            self._search()
             self._editor.show_view(self._before)
             self._select(self._next(1))
 
-    @on(LineInput.Submitted, "#words")
-    def _submitted(self) -> None:
-        self.action_go(1)
+    @on(LineInput.Submitted)
+    def _submitted(self, event: LineInput.Submitted) -> None:
+        """Go to the next match; in the second line, replace the one that is selected."""
+        if self._apply is not None and event.input.id == "words":
+            self.query_one("#by").focus()
+            return
+        if self._apply is not None and self._at is not None:
+            self._replace([self._at])
+        self._select(self._next(1))
 
     @action("alt+c", "case")
     def action_case(self) -> None:
@@ -97,12 +112,37 @@ class SearchBar(Bar[None]):
     @action("up", "previous", -1)
     def action_go(self, step: int) -> None:
         """Go to the next or previous match; wraps around at both ends."""
-        self._search()
         self._select(self._next(step))
+
+    @action("tab", "edits there")
+    def action_stay(self) -> None:
+        """Close the bar with the cursor at the end of the match; while replacing, go to the other line."""
+        if self._apply is not None:
+            self.focus_next()
+            return
+        self._editor.move_to(self._editor.cursor)
+        self.close()
+
+    @action("alt+a", "replaces all")
+    def action_replace_all(self) -> None:
+        """Replace every match; one undo reverts it."""
+        count = len(self._spans)
+        if count and self._replace(self._spans):
+            self.notify(f"Replaced in {counted(count, 'place')}.")
+            self.action_close()
 
     def action_close(self) -> None:
         self._editor.show_view(self._before)
         self.close()
+
+    def _replace(self, spans: Sequence[Span]) -> bool:
+        edits = [Edit(*span, self.query_one("#by", LineInput).value) for span in spans]
+        done = self._apply is not None and self._apply(edits)
+        if done:
+            start, end, top = (place_after(place, edits) for place in self._before)
+            self._before = start, end, top
+            self._search()
+        return done
 
     def _select(self, place: Span | None) -> None:
         """Select a match in the story."""
@@ -120,28 +160,20 @@ class SearchBar(Bar[None]):
             return self._spans[bisect_left(self._spans, (end, 0)) % len(self._spans)]
         return self._spans[bisect_right(self._spans, start, key=lambda span: span[1]) - 1]
 
-    def _search(self) -> bool:
-        """Search if the text, the words or the options have changed, and highlight the matches; return
-        whether."""
-        editor, words = self._editor, self._words("words")
-        wanted = editor.text, words, editor.search_case, editor.search_whole
-        if wanted == self._searched:
-            return False
-        self._searched, self._at = wanted, None
+    def _search(self) -> None:
+        """Find and highlight the words."""
+        editor, words = self._editor, self.query_one("#words", LineInput).value
         found = matches(editor.text, words, case=editor.search_case, whole=editor.search_whole)
-        self._spans = list(found)
+        self._spans, self._at = list(found), None
         if self._spans:
             editor.last_search = words
         editor.matches = self._spans
         self._show_count()
-        return True
 
     def _show_count(self) -> None:
         """Show the number of the selected match, how many there are, and the options."""
-        if not self._words("words"):
-            count = ""
-        elif not self._spans:
-            count = "not in the story"
+        if not self._spans:
+            count = "not in the story" if self.query_one("#words", LineInput).value else ""
         elif self._at is None:
             count = f"{len(self._spans)} found"
         else:
@@ -149,67 +181,3 @@ class SearchBar(Bar[None]):
         case, whole = self._editor.search_case, self._editor.search_whole
         parts = count, "case" if case else "", "whole words" if whole else ""
         self.query_one("#found", Static).update(" · ".join(filter(None, parts)))
-
-
-class FindBar(SearchBar):
-    """The bar for finding words."""
-
-    BADGE = "FIND"
-    HEADING = (
-        "Find · enter or ↓ next · ↑ previous · tab edits there · esc goes back to where you were · "
-        "alt+c case · alt+w whole words"
-    )
-
-    @action("tab", "edits there")
-    def action_stay(self) -> None:
-        """Close the bar with the cursor at the end of the match."""
-        self._editor.move_to(self._editor.cursor)
-        self.close()
-
-
-class ReplaceBar(SearchBar):
-    """The bar for replacing. ``apply`` gets the edits; it returns False if they failed."""
-
-    BADGE = "REPLACE"
-    HEADING = (
-        "Replace · tab between the lines · enter replaces this one · ↓ skips it · ↑ previous · "
-        "alt+a replaces all · alt+c case · alt+w whole words · esc goes back"
-    )
-
-    def __init__(self, editor: StoryEditor, apply: Callable[[Sequence[Edit]], bool]) -> None:
-        super().__init__(editor)
-        self._apply = apply
-
-    def content(self) -> ComposeResult:
-        yield from super().content()
-        with Horizontal():
-            yield LineInput(id="by", placeholder="by …", compact=True)
-
-    @on(LineInput.Submitted, "#words")
-    def _submitted(self) -> None:
-        self.query_one("#by", LineInput).focus()
-
-    @on(LineInput.Submitted, "#by")
-    def _replace_this(self) -> None:
-        """Replace the selected match and select the next one; without a selected one, only select one."""
-        self._search()
-        if self._at is not None and self._replace([self._at]):
-            self._search()
-        self._select(self._next(1))
-
-    @action("alt+a", "replaces all")
-    def action_replace_all(self) -> None:
-        """Replace every match; one undo reverts it."""
-        self._search()
-        count = len(self._spans)
-        if count and self._replace(self._spans):
-            self.notify(f"Replaced in {counted(count, 'place')}.")
-            self.action_close()
-
-    def _replace(self, spans: Sequence[Span]) -> bool:
-        edits = [Edit(*span, self._words("by")) for span in spans]
-        done = self._apply(edits)
-        if done:
-            start, end, top = (place_after(place, edits) for place in self._before)
-            self._before = start, end, top
-        return done

@@ -20,10 +20,9 @@ from srbwriter.story import ROOT
 from srbwriter.story.context import DEFAULT_NOTE_DEPTH
 from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry
-from srbwriter.tui.commands import Keyed, action, keys_line_of
+from srbwriter.tui.commands import Keyed, action
 from srbwriter.tui.dialogs.ask import Confirm, LineInput
 from srbwriter.tui.prose import Prose
-from srbwriter.tui.widgets.lines import Foot
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -77,11 +76,9 @@ class SidePanel(Keyed, Vertical):
     SidePanel .line { height: 1; }
     SidePanel .label { width: auto; padding: 0 1 0 0; color: $text-muted; }
     SidePanel LineInput { width: 1fr; background: $background; }
-    SidePanel .keys { height: auto; color: $text-muted; }
     SidePanel LoreList { height: 1fr; min-height: 1; }
-    SidePanel #entry, SidePanel .part .keys { display: none; height: 2fr; }
+    SidePanel #entry { display: none; height: 2fr; }
     SidePanel .part:focus-within #entry.-there { display: block; }
-    SidePanel .part:focus-within .keys { display: block; height: auto; }
     """
 
     if TYPE_CHECKING:
@@ -107,7 +104,7 @@ class SidePanel(Keyed, Vertical):
         own = self._story.own_settings(ROOT)
         depth = "" if own.author_note_depth is None else str(own.author_note_depth)
         with Vertical(classes="part"):
-            yield Static(_head("Memory", "before the story"), classes="head")
+            yield Static(_head("Memory", "before the story; all of this saves by itself"), classes="head")
             yield Prose(own.memory or "", id=MEMORY)
         with Vertical(classes="part"):
             yield Static(_head("Author's note", "near the end of the story"), classes="head")
@@ -119,12 +116,10 @@ class SidePanel(Keyed, Vertical):
         with Vertical(classes="part"):
             yield Static(classes="head", id="lore_head")
             yield LoreList(compact=True, id=LORE)
-            yield Foot(keys_line_of(LoreList), classes="keys")
             with Vertical(id="entry"):
                 yield from _line("lore_name", "Name")
                 yield from _line("lore_keys", "Keys")
                 yield Prose(id="lore_text")
-        yield Static("tab next · esc story · saves by itself", classes="keys")
 
     def on_mount(self) -> None:
         self._show_summary()

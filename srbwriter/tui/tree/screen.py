@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from srbwriter.session.prefix import in_whole_words
 from srbwriter.session.round import wish_of
@@ -21,7 +21,6 @@ from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
-from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.branch_words import ended_words
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ class TreeScreen(Page[NodeId]):
     TreeScreen #side VerticalScroll { height: 1fr; }
     TreeScreen #side Static { padding: 0 2; height: auto; }
     TreeScreen #about { color: $text-muted; }
-    TreeScreen #foot { background: $panel; color: $text-muted; height: 1; padding: 0 1; }
     """
 
     def __init__(self, session: Session, search: Callable[[], None]) -> None:
@@ -59,7 +57,7 @@ class TreeScreen(Page[NodeId]):
                 yield Static(id="about", markup=False)
                 with VerticalScroll(can_focus=False):
                     yield Static(id="text", markup=False)
-        yield Foot(self.keys_line(), id="foot")
+        yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.view.build(self.story.current)

@@ -1,20 +1,13 @@
-"""One-line widgets: the status line, the key line, the foot of a dialog.
-
-They only draw what they are given.
-"""
+"""The status line, which only draws what it is given, and progress bars."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from rich.cells import cell_len, set_cell_size
-from textual import events
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Static
 
 _BAR = 16
 _GAP = "  ·  "
@@ -62,52 +55,6 @@ class StatusLine(Widget):
                 kept = max(0, cell_len(one) + room - 1)
                 return f" {set_cell_size(one, kept)}… {other} "
             (left if len(left) > 1 else right).pop()
-
-
-class KeyLine(Widget):
-    """The line of keys. ``entries`` are (command id, key, label); those at the end go where room is short."""
-
-    DEFAULT_CSS = "KeyLine { height: 1; width: 1fr; background: $background; color: $text-muted; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.entries: list[tuple[str, str, str]] = []
-        self._ends: dict[int, str] = {}  # the command of each entry by the cell behind it
-
-    def show(self, entries: list[tuple[str, str, str]]) -> None:
-        if entries != self.entries:
-            self.entries = entries
-            self.refresh()
-
-    def render(self) -> Content:
-        parts: list[tuple[str, str]] = []
-        used, self._ends = 0, {}
-        for command, key, label in self.entries:
-            used += cell_len(key) + cell_len(label) + 3
-            if used > self.size.width:
-                break
-            self._ends[used] = command
-            parts += [(f" {key}", "bold $foreground"), (f" {label} ", "$text-muted")]
-        return Content.assemble(*parts)
-
-    async def on_click(self, event: events.Click) -> None:
-        if command := next((command for end, command in self._ends.items() if event.x < end), ""):
-            await self.run_action(f"screen.run('{command}')")
-
-
-class Foot(Static):
-    """The keys of a dialog, separated by dots; lines break between entries, not within one."""
-
-    DEFAULT_CSS = "Foot { height: auto; }"
-
-    def __init__(self, words: str, **options: Any) -> None:
-        super().__init__(words, markup=False, **options)
-        self._words = words
-
-    def on_resize(self) -> None:
-        parts = " · ".join(part.replace(" ", "\xa0") for part in self._words.split(" · "))
-        lines = textwrap.fill(parts, max(8, self.content_size.width), break_on_hyphens=False)
-        self.update(lines.replace("\xa0", " "))
 
 
 def matches(words: Sequence[str], *texts: str) -> bool:

@@ -17,7 +17,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 from textual.geometry import Size
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
@@ -26,11 +26,11 @@ from srbwriter.story import Edit, StoryError
 from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui import actions as actions  # each of its modules declares commands
 from srbwriter.tui import options
-from srbwriter.tui.commands import COMMANDS, anywhere_bindings, plain_bindings
-from srbwriter.tui.dialogs.base import Page
+from srbwriter.tui.commands import AT_ONCE, COMMANDS, branch_bindings, screen_bindings
+from srbwriter.tui.dialogs.base import AppScreen, Page, helps
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.story.side_panel import BESIDE, LASTS, SidePanel
-from srbwriter.tui.widgets.lines import KeyLine, StatusLine
+from srbwriter.tui.widgets.lines import StatusLine
 from srbwriter.tui.write import colours, status
 from srbwriter.tui.write.branch_grid import BranchGrid
 from srbwriter.tui.write.branch_pane import BranchPane
@@ -38,7 +38,6 @@ from srbwriter.tui.write.branch_words import sampling_words
 from srbwriter.tui.write.letters import Letters
 from srbwriter.tui.write.notices import Notices
 from srbwriter.tui.write.pump import Pump
-from srbwriter.tui.write.status import first_key, key_line_entries
 from srbwriter.tui.write.story_editor import StoryEditor
 from srbwriter.tui.write.welcome import receive, refuse
 
@@ -60,15 +59,15 @@ _WIDE, _ROOMY = 140, 30  # columns for branches beside the story; rows for a lin
 class Branches(BranchGrid):
     """The panes. The focused branch is the chosen one: plain keys are commands."""
 
-    BINDINGS = plain_bindings()
+    BINDINGS = branch_bindings()
 
 
-class WriteScreen(Screen[None]):
-    """Story, panes, side panel, status line and key line."""
+class WriteScreen(AppScreen[None]):
+    """Story, panes, side panel, status line and footer."""
 
     CSS_PATH = "screen.tcss"
     AUTO_FOCUS = "StoryEditor"
-    BINDINGS = anywhere_bindings()
+    BINDINGS = screen_bindings()
 
     def __init__(self, session: Session, app: App) -> None:
         super().__init__()
@@ -80,7 +79,6 @@ class WriteScreen(Screen[None]):
         self.panel: SidePanel | None = None
         self.legend = Static(id="legend")
         self.status_line = StatusLine()
-        self.key_line = KeyLine()
         self.pump = Pump(self, app.preferences[options.FPS])
         self.notices = Notices(self)
         self.letters = Letters(self)
@@ -95,12 +93,8 @@ class WriteScreen(Screen[None]):
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
+        self._keys = (False, False)  # that the footer shows: digits pick, "step back" does something
         self._applied_for = Size(0, 0)  # the window size of the last layout
-
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def compose(self) -> ComposeResult:
         self._lay_out()  # before there is anything that would be styled anew
@@ -109,7 +103,7 @@ class WriteScreen(Screen[None]):
             yield self.grid
         yield self.legend
         yield self.status_line
-        yield self.key_line
+        yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.colour()
@@ -173,42 +167,26 @@ class WriteScreen(Screen[None]):
         self.grid.go(self.grid.current)
 
     def use_key(self, event: events.Key | events.Paste) -> bool:
-        """Use a key that means something else here than for the widget with the focus; return True then.
+        """Use a letter on a chosen branch, which may be prose; return True then.
 
-        While no pane is chosen, digits pick and arrows choose one; on a chosen branch letters may be prose.
+        From the first key for the story on, it gets all keys, including digits.
         """
         self.pressed_at = event.time
         if self.on_branch and isinstance(event, events.Key):
             return self.letters.take(event)
-        if not self.unchosen:
-            self._note_typing(event)
-            return False
-        key = event.key if isinstance(event, events.Key) else ""
-        command, _, number = self.app.known_keys.on_branch.get(key, "").partition(".")
-        if key.isdecimal() and command == "pick_number":
-            self.run(command, int(number))
-            return True
-        if command == "go" and isinstance(event, events.Key) and not event.is_printable:
-            self.choose_pane()
-            return True
-        self._note_typing(event)
-        return False
-
-    def _note_typing(self, event: events.Key | events.Paste) -> None:
-        """From the first key for the story on, send it all keys, including digits."""
         if self._unchosen and self._is_for_story(event):
             self._unchosen = False
             self._show_keys()
+        return False
 
     def _is_for_story(self, event: events.Key | events.Paste) -> bool:
         """Return whether the story handles a key: typing, or a movement in the text."""
         if isinstance(event, events.Paste):
             return True
-        if event.key in self.app.known_keys.controls:
-            return False
         bound = self.active_bindings.get(event.key)
-        moves = bound is not None and bound.node is self.editor
-        return event.is_printable or event.key in _TYPING or moves
+        if bound is not None:
+            return bound.node is self.editor
+        return event.is_printable or event.key in _TYPING
 
     @on(events.MouseDown)
     def _pressed(self, event: events.MouseDown) -> None:
@@ -217,8 +195,14 @@ class WriteScreen(Screen[None]):
             self._show_keys()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Leave to the side panel the keys that mean something else in it."""
-        return not (action == "run" and self._in_panel is not None and parameters[0] in SidePanel.OWN)
+        """Leave to the side panel the keys that mean something else in it, and to the text what picks and
+        steps back nowhere."""
+        command = parameters[0] if action == "run" else None
+        if self._in_panel is not None and command in SidePanel.OWN:
+            return False
+        if command in AT_ONCE:
+            return self.unchosen or self.on_branch
+        return command != "back" or self._steps_back()
 
     def action_run(self, command: str, number: int = 0) -> None:
         self.run(command, number)
@@ -283,14 +267,14 @@ class WriteScreen(Screen[None]):
 
     def run_chosen(self, command: str) -> None:
         """Run a command of the menu. One for a branch acts on the branch that was chosen last, if any."""
-        known, keys, current = COMMANDS[command], self.app.known_keys, self.session.round
+        known, current = COMMANDS[command], self.session.round
         if not known.needs_branch or (self._pane_chosen and self.grid.pane is not None):
             self.run(command)
         elif current is not None and current.branches:
-            choose = first_key(keys, "switch")
+            choose = self.app.way_to("switch")
             self.notify(f"“{known.title}” is for a chosen branch. Press {choose} to choose one first.")
         else:
-            write = first_key(keys, "generate")
+            write = self.app.way_to("generate")
             self.notify(f"“{known.title}” is for a branch, and there is none yet. {write} writes branches.")
 
     def show_mode(self) -> None:
@@ -307,15 +291,12 @@ class WriteScreen(Screen[None]):
 
     def _show_keys(self) -> None:
         self.show_mode()
-        self.grid.show_keys(self.unchosen or self.on_branch)
-        if not self.on_top:  # the screen above shows its own keys
-            self.key_line.show([])
-            return
-        entries = key_line_entries(
-            self.app.known_keys, self.size.width,
-            on_branch=self.on_branch, unchosen=self.unchosen, stops=self._stops(),
-        )  # fmt: skip
-        self.key_line.show(entries)
+        self.grid.show_keys(picks := self.unchosen or self.on_branch)
+        self.editor.digits_pick = self.unchosen
+        self.query_one(Footer).visible = self.on_top  # the screen above shows its own keys
+        if (keys := (picks, self._steps_back())) != self._keys:
+            self._keys = keys
+            self.refresh_bindings()
 
     @on(events.DescendantFocus)
     def _focus_moved(self) -> None:
@@ -416,11 +397,14 @@ class WriteScreen(Screen[None]):
             return False
         return not current.branches or any(branch.live for branch in current.branches)
 
-    def _stops(self) -> bool:
-        """Return whether "step back" would stop something."""
-        work = self.session.engine_state in ("INIT", "LOADING") or self.app.transfers.busy
-        work = work or self.session.long_work is not None
-        return work or self.writing or (self.on_branch and self.app.fetch.model is not None)
+    def _steps_back(self) -> bool:
+        """Return whether "step back" would stop or close something."""
+        if self.quiet or helps(self) or self.writing or self.app.transfers.busy:
+            return True
+        pane = self.grid.pane if self.on_branch else None
+        taken = pane is not None and (pane.take is not None or self.app.fetch.model is not None)
+        work = self.session.engine_state in ("INIT", "LOADING") or self.session.long_work is not None
+        return taken or work
 
     # ---- painting, called by the pump
 

@@ -1,4 +1,4 @@
-"""The texts at the foot: the state of session and engine on the status line, and the line of keys."""
+"""The texts on the status line: the state of session and engine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.loops import repeats
 from srbwriter.session.steering import Steering
-from srbwriter.story.model import NoSuchNode, counted
-from srbwriter.tui.commands import Keys, key_name
+from srbwriter.story.model import Refused, counted
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from srbwriter.story import NodeId
 
 _TITLE_CELLS, _WISH_CELLS = 24, 32
-_ROOMY = 100  # from so many columns on, the line of keys has longer labels
 
 
 def progress(words: str, share: float) -> str:
@@ -120,7 +118,7 @@ def branch_facts(session: Session, index: int, take: int | None = None) -> list[
         return []
     try:
         bookmark = session.story.node(node).bookmark
-    except NoSuchNode:  # the transaction that created it has just failed
+    except Refused:  # the transaction that created it has just failed
         return []
     branch = current.branches[index]
     facts = [
@@ -132,43 +130,3 @@ def branch_facts(session: Session, index: int, take: int | None = None) -> list[
         shortened(current.wishes.get(index, ""), _WISH_CELLS),
     ]
     return [fact for fact in facts if fact]
-
-
-def first_key(keys: Keys, command: str) -> str:
-    """Return the key of a command that is shown, if possible one that works with any focus; "" if none."""
-    if command == "pick_number":
-        return "1–9"
-    found = [*map(key_name, [*keys.anywhere[command], *keys.plain[command]])]
-    if command == "take":
-        return " ".join(found[:3])
-    return "".join(found[:2] if command == "go" else found[:1])
-
-
-def key_line_entries(
-    keys: Keys, width: int, *, on_branch: bool, unchosen: bool, stops: bool
-) -> list[tuple[str, str, str]]:
-    """Return command id, key and label of the entries of the key line, for ``width`` cells.
-
-    Args:
-        keys: the meaning of keys.
-        width: cells of the line.
-        on_branch: whether a branch is chosen.
-        unchosen: whether branches are visible and none is chosen: digits pick, and other typing is text.
-        stops: whether "step back" would stop something.
-    """
-    roomy = width >= _ROOMY
-    entries = [("switch", "branches")]
-    if on_branch:
-        entries = [
-            ("pick_number", "pick"), ("take", "pick a part" if roomy else "part"), ("switch", "story"),
-        ]  # fmt: skip
-    elif unchosen:
-        entries = [
-            ("pick_number", "pick"), ("", "to write" if roomy else "text"),
-            ("go", "choose a branch" if roomy else "choose"),
-        ]  # fmt: skip
-    entries += [("generate", "write"), *([("back", "stop")] if stops else [])]
-    entries += [(command, command) for command in ("menu", "quit", "help", "undo")]
-    entries += [("reroll", "re-roll"), ("kill", "kill")] if on_branch else []
-    named = ((id, first_key(keys, id) if id else "type", label) for id, label in entries)
-    return [entry for entry in named if entry[1]]

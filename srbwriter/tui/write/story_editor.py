@@ -39,6 +39,7 @@ class StoryEditor(Prose):
         super().__init__(id=id, placeholder=_PLACEHOLDER)
         self._edited, self._joint = edited, joint
         self._pastes = False
+        self.digits_pick = False  # digits are commands, not text
         self._authors: Spans | None = None
         self._matches: Sequence[Span] = ()
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
@@ -48,6 +49,9 @@ class StoryEditor(Prose):
         self.marks_of = self._marks
 
     # ---- edits
+
+    def check_consume_key(self, key: str, character: str | None = None) -> bool:
+        return not (self.digits_pick and key.isdecimal()) and super().check_consume_key(key, character)
 
     def edited(self, start: int, end: int, words: str) -> None:
         self._edited(story.Edit(start, end, words), pasted=self._pastes)
