@@ -19,6 +19,8 @@ from secrets import token_hex
 from typing import Any
 from zlib import crc32
 
+import msgspec
+
 from srbwriter import paths
 from srbwriter.story.disk import LONGEST_NAME, NO_STORY, FileState, lock_of, place, state_of
 from srbwriter.story.model import (
@@ -85,6 +87,7 @@ def _json_of(row: Any) -> Any:
     return packed(row) if isinstance(row, bytes) else astuple(row)
 
 
+_FAST, _DECODER = msgspec.json.Decoder(), json.JSONDecoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "node": node_of, "action": Action.of, "value": lambda row: row,
@@ -103,10 +106,13 @@ def read_line(raw: bytes) -> tuple[Any, bool]:
     """Return the value of a line, None for none, and whether it is as it was written."""
     body = raw[9:-1]
     try:
-        value = json.loads(body.decode("utf-8", "surrogatepass"))
-        return value, raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
+        try:
+            value = _FAST.decode(body)
+        except msgspec.DecodeError:  # it takes less than the encoder writes: no infinity, no lone surrogate
+            value, _ = _DECODER.raw_decode(body.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return None, False
+    return value, raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
 
 
 # -- write -------------------------------------------------------------------------------------------
