@@ -80,12 +80,13 @@ def discard(source: Path, folder: Path) -> Path:
 
     Raises NotSaved if it is open or there is no room, or DamagedStory; then the file stays.
     """
-    lock = FileLock.take(source.resolve())
-    try:
-        copy = snapshot(source, folder, DELETED)
-        remove(source)
-    finally:
-        lock.release()
+    with saving(source):
+        lock = FileLock(source.resolve())
+        try:
+            copy = snapshot(source, folder, DELETED)
+            remove(source)
+        finally:
+            lock.release()
     return copy
 
 

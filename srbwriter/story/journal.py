@@ -52,12 +52,13 @@ SPARE, SPARE_OPEN = 2**20, 4 * 2**20
 _AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts after a failure; the last one repeats
 
 
-class InUse(Exception):
-    """The story is locked. ``problem`` is the predicate of a message: "is open in process 7 on attic"."""
+class InUse(NotSaved):
+    """The story is open in ``holder``: "process 7 on attic"."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    def __init__(self, path: Path, holder: str) -> None:
+        self.holder = holder or "another process"
+        cure = "close it there, and try again"
+        super().__init__(path, f"the story is open in {self.holder}", full=False, cure=cure)
 
 
 class FileLock:
@@ -80,7 +81,7 @@ class FileLock:
             except BlockingIOError:
                 holder = os.pread(self._fd, 1000, 0).decode("utf-8", "replace")
                 os.close(self._fd)
-                raise InUse(f"is open in {holder or 'another process'}") from None
+                raise InUse(path, holder) from None
             except BaseException:
                 os.close(self._fd)
                 raise
@@ -89,16 +90,6 @@ class FileLock:
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-
-    @classmethod
-    def take(cls, path: Path) -> FileLock:
-        """Lock the story at ``path``, but raise NotSaved instead of InUse or OSError."""
-        try:
-            with saving(path):
-                return cls(path)
-        except InUse as error:
-            cure = "close it there, and try again"
-            raise NotSaved(path, f"the story {error.problem}", full=False, cure=cure) from None
 
     def release(self) -> None:
         with contextlib.suppress(OSError):
@@ -110,12 +101,12 @@ def move(path: Path, target: Path) -> Path:
     """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
     if not path.is_file():
         raise NotAStory(path, "does not exist")
-    lock = FileLock.take(path.resolve())
-    try:
-        with saving(path):
+    with saving(path):
+        lock = FileLock(path.resolve())
+        try:
             place(path, target)
-    finally:
-        lock.release()
+        finally:
+            lock.release()
     return target
 
 
@@ -356,7 +347,7 @@ class Journal:
         target = first if deleted else place_of_second(first, rows)
         self._seen = write_whole(target, rows, token)
         if not deleted:
-            old, self._lock = self._lock, FileLock.take(target)
+            old, self._lock = self._lock, FileLock(target)
             old.release()
         self._drop_changes()
         self.path, self._token, self._pending = target, token, b""

@@ -88,7 +88,8 @@ def locked(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
     try:
         return FileLock(path), None
     except InUse as error:
-        return None, ReadOnly(Blocked.IN_USE, f"{path.name} {error.problem}; this view is for reading only")
+        message = f"{path.name} is open in {error.holder}; this view is for reading only"
+        return None, ReadOnly(Blocked.IN_USE, message)
     except OSError as error:
         message = f"the folder of {path.name} may not be written to ({error.strerror})"
         return None, ReadOnly(Blocked.NO_PERMISSION, message)
@@ -147,7 +148,7 @@ def create_story(path: Path, rows: Rows) -> Opened:
     if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
         paths.make_folder(path.parent)
     path = path.resolve()
-    lock = FileLock.take(path)
+    lock = FileLock(path)
     try:
         image, token = Image(dict(rows)), new_token()
         image.note_whole(write_whole(path, image.rows, token), token)

@@ -59,22 +59,28 @@ class Story(TextTree):
         """The unreadable parts of a damaged file; None for an intact one."""
         self._journal: Journal | None = None
         self._seen: object = None
+        self._shown: JsonObject = {}
         self._show(opened)
 
     def _show(self, opened: Opened) -> None:
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
         self._take_in(opened.image.rows)
         self.read_only, self.damage = opened.read_only, opened.image.damage
-        self.second_file = opened.second_file
+        self.second_file, self._shown = opened.second_file, opened.image.summary
         if opened.lock is not None:
             self._journal = Journal(
                 self.file, opened.image, opened.lock, self._rows, self._summary, self._moved
             )
 
     def _summary(self) -> JsonObject:
-        """Return what a list of stories shows."""
-        with self.lock:
-            return {"title": self.title, "words": self.words(self.current), "nodes": len(self)}
+        """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
+        if self.lock.acquire(timeout=0.1):
+            try:
+                words = self.words(self.current)
+                self._shown = {"title": self.title, "words": words, "nodes": len(self)}
+            finally:
+                self.lock.release()
+        return self._shown
 
     def _hand_over(self, rows: Rows) -> None:
         if self._journal is not None:
