@@ -193,7 +193,7 @@ def stories(screen: WriteScreen) -> None:
         if file.resolve() != here:
             screen.app.open_story(file)
 
-    found = library.stories(paths.library_dir(), library.RecentStories(paths.recent_file()))
+    found = library.stories(paths.library_dir())
     choices = [Choice(story.path, story.title, about(story)) for story in found]
     screen.ask(Picker("Stories, last changed first", choices, at=screen.session.story.file), chosen)
 
