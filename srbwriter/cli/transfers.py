@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.stories import STORY, check_new, find_story, recents
+from srbwriter.cli.stories import STORY, check_new, find_story
 from srbwriter.config import Settings, Table
-from srbwriter.story import DamagedStory, StoryError
+from srbwriter.story import DamagedStory, StoryError, library
 
 _STREAM = Path("-")
 
@@ -125,7 +124,7 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
             say(str(error))
             code = Exit.ERROR
             continue
-        recents().add(landed.path, landed.title, time.time())
+        library.remember(landed.path, landed.title)
         print(landed.path)
         for notice in landed.notices:
             say(f"{work.file}: {notice}")

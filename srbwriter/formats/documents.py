@@ -18,7 +18,7 @@ from srbwriter.formats.blocks import Block, Kind, block_of, read_blocks
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, NotForUs
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.headings import SCENE_BREAK
+from srbwriter.story.outline import SCENE_BREAK
 
 CONTENTS = "the table of contents was left out"
 PICTURES = "pictures were left out"
