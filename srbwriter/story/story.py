@@ -371,27 +371,23 @@ class Story(TextTree):
 
     # -- branches that a model writes --------------------------------------------------------------
 
-    def begin_branches(
-        self, parent: NodeId, n: int, *, model: str = "", vocab: str = "",
-        sampling: JsonObject | Sequence[JsonObject] = (), seeds: Sequence[int | None] = (),
-    ) -> list[NodeId]:  # fmt: skip
-        """Add ``n`` empty branches for a model to write; ``sampling`` is one for all, or one for each.
+    def begin_branch(
+        self, parent: NodeId, *, model: str = "", vocab: str = "", sampling: JsonObject | None = None,
+        seed: int | None = None,
+    ) -> NodeId:  # fmt: skip
+        """Add an empty branch for a model to write, which is known by its node.
 
-        This is not an action: generated text is never undone. A branch is known by its node.
+        This is not an action: generated text is never undone.
         """
-        each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
         with self.together():
             above = self.node(parent)
             if above.state == State.ABSORBED:
                 raise Refused(f"node {parent} is part of another node now")
-            if above.streaming is not None:
-                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
-            return [
-                self.add_node(
-                    parent, (), "model", model=model, sampling=own, seed=seed, visited=False, streaming=vocab
-                ).id
-                for own, seed in zip(each, list(seeds) or [None] * n, strict=True)
-            ]
+            self.check_unwritten(above)
+            return self.add_node(
+                parent, (), "model", model=model, sampling=sampling or {}, seed=seed, visited=False,
+                streaming=vocab,
+            ).id  # fmt: skip
 
     def _written(self, branch: NodeId) -> Node:
         node = self._nodes.get(branch)
@@ -464,7 +460,8 @@ class Story(TextTree):
 
     def recover(self, target: Path, title: str) -> Path:
         """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
-        rows: Rows = {**self._rows(), ("value", "title"): title}
+        rows: Rows = {key: row for key, row in self._rows().items() if key[0] != "action"}
+        rows["value", "title"] = title
         with saving(target):
             write_whole(target, rows, new_token())
         return target

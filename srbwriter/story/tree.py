@@ -378,8 +378,6 @@ class Tree:
         node = self._nodes[number]
         if name == "text":
             (start, there), (_, instead) = (new, old) if back else (old, new)
-            if not node.text.startswith(there, start):
-                raise Refused("the story does not hold any more what was done there")
             self.set(node, text=node.text[:start] + instead + node.text[start + len(there) :])
         else:
             self.set(node, **{"state" if name == "made" else name: old if back else new})
@@ -441,11 +439,6 @@ class Tree:
     def current(self) -> NodeId:
         """The node at which the writer is."""
         return int(self._values.get("current") or ROOT)
-
-    @property
-    def streaming(self) -> list[NodeId]:
-        """The branches that are being written."""
-        return [node.id for node in self if node.streaming is not None]
 
     def node(self, node: NodeId) -> Node:
         """Return a node, also one in the bin. Raises Refused."""

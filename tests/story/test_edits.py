@@ -85,7 +85,7 @@ def test_the_nodes_that_change(story: Story, old: list[str], new: list[str]) -> 
 
 def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
     story.append("One ")
-    [name] = story.begin_branches(story.current, 1, vocab="v")
+    name = story.begin_branch(story.current, vocab="v")
     story.stream(name, "two three", [3])
     story.visit(name)
     before = readable(story)
