@@ -31,7 +31,7 @@ from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
 from srbwriter.story.disk import in_brief, lock_of, making, remove
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.model import DamagedStory, NotAStory, OnProgress, StoryError, no_progress, within
+from srbwriter.story.model import DamagedStory, NotAStory, OnProgress, StoryError, no_progress
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
@@ -159,7 +159,7 @@ class Import:
         """Import. Raises StoryError or FormatError; then nothing is left."""
         if self.target is not None and self.target.exists():
             raise NotAStory(self.target, "is already there — choose another name, or open it")
-        draft = self._draft(within(progress, 0, _PARSED))
+        draft = self._draft(lambda share: progress(share * _PARSED))
         progress(_PARSED)
         titles = (self.title, draft.title, self.untitled, self.file.stem)
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")

@@ -33,14 +33,7 @@ def same_start(a: str, b: str) -> int:
 
 def same_end(a: str, b: str, most: int) -> int:
     """Return the length of the common suffix of ``a`` and ``b``, at most ``most``."""
-    low, high = 0, max(0, min(len(a), len(b), most))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if b.endswith(a[len(a) - middle : len(a) - low], 0, len(b) - low):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return same_start(a[max(len(a) - most, 0) :][::-1], b[max(len(b) - most, 0) :][::-1])
 
 
 def edit_between(old: str, new: str) -> Edit:

@@ -39,11 +39,6 @@ def no_progress(share: float) -> None:
     """Ignore the progress."""
 
 
-def within(progress: OnProgress, start: float, end: float) -> OnProgress:
-    """Return a callback for a part of the task, from ``start`` to ``end`` of the whole."""
-    return lambda share: progress(start + (end - start) * share)
-
-
 class State(IntEnum):
     """Whether a node is in the tree, in the bin, or joined to another node."""
 

@@ -80,6 +80,25 @@ class Line:
                 words, spans = "", ()
         return found
 
+    def in_whole_words(self, edit: Edit) -> Edit:
+        """Return an edit of nodes up to the last one in whole words: two different ones may share letters.
+
+        Signs alone behind it become a part of it.
+        """
+        start, stop, words = edit
+        touched, end = self.touched(start, stop), self.starts[-1]
+        if len(touched) > 1 and touched[-1] == len(self.nodes) - 1 and words:
+            text = self.read(begin := self.starts[touched[0]], end)
+            start, stop = start - begin, stop - begin
+            while start and _in_word(words[0]) and _in_word(text[start - 1]):
+                start, words = start - 1, text[start - 1] + words
+            while stop < len(text) and (
+                (_in_word(words[-1]) and _in_word(text[stop])) or not any(map(str.isalnum, text[stop:]))
+            ):
+                stop, words = stop + 1, words + text[stop]
+            start, stop = start + begin, stop + begin
+        return Edit(start, stop, words)
+
     def words(self, low: int, high: int) -> int:
         """Count the words of nodes ``low`` to ``high``, and of one before and one behind, which may share a
         word with them."""
@@ -116,8 +135,7 @@ class TextTree(Tree):
             if len(edits) == 1:
                 if parts[0].start == line.starts[-1]:
                     return self._append(line, last, parts[0].text)
-                if (done := self._cut_off(line, parts)) is not None:
-                    return done
+                parts[-1] = line.in_whole_words(parts[-1])
             changes = line.changes((part, plain(part.text, "writer")) for part in parts)
             return self._change(line, changes, typed=len(edits) == 1)
 
@@ -181,67 +199,34 @@ class TextTree(Tree):
         with self.verb("edit", first.id, again=again) as action:
             words = line.words(low, high)
             twinned: set[NodeId] = set()
+            whole = len(nodes)
             for place in sorted(changes, reverse=True):  # deepest first
-                node = nodes[place]
+                node, is_end = nodes[place], place == len(nodes) - 1
                 edits, inserts = zip(*changes[place], strict=True)
                 spans = edited(node.spans, edits, inserts, self.token_sizes)
-                if node.author != "model":
-                    self.put_spans(node, spans)
+                if is_end and not spans and (node.author == "model" or len(changes) > 1):
+                    nodes.pop()  # it stays as it is, on a branch of its own
+                elif is_end and len(nodes) < whole:
+                    nodes[place] = self._twin(node, spans, [])
+                elif node.author == "model":  # of a child that has a twin too, the twin moves
+                    below = [child for child in self.all_children(node.id) if child not in twinned]
+                    nodes[place] = self._twin(node, spans, below)
+                    twinned.add(node.id)
                 else:
-                    nodes[place] = self._twin(node, spans, twinned)
-            action.became = nodes[-1].id
+                    self.put_spans(node, spans)
+            action.became = nodes[-1].id if nodes else ROOT
             action.words += line.words(low, high) - words
-        if typed:
+        if typed and low < len(nodes):
             self._keep_typing(action, nodes[low], edit, before)
         return self.current if self._action is None else action.became
 
-    def _twin(self, node: Node, spans: Spans, twinned: set[NodeId]) -> Node:
-        """Add an edited sibling of a model's ``node``, and move to it what follows, and the marks."""
+    def _twin(self, node: Node, spans: Spans, below: Iterable[NodeId]) -> Node:
+        """Add an edited sibling of ``node``, and move to it some nodes below, and the marks."""
         kept = {name: getattr(node, name) for name in _KEPT}
         twin = self.add_node(node.parent, spans, "edited", like=node, undone=State.ABSORBED, **kept)
-        # of a child that has a twin too, the twin moves
-        self.move([child for child in self.all_children(node.id) if child not in twinned], twin)
+        self.move(below, twin)
         self.set(node, bookmark=False, title="", note="", labels="")
-        twinned.add(node.id)
         return twin
-
-    def _cut_off(self, line: Line, parts: Sequence[Edit]) -> NodeId | None:
-        """Apply an edit that cuts off nodes at the end of the text; None for one within the last node.
-
-        What is cut off stays, on a branch of its own.
-        """
-        start, stop, words = parts[-1]
-        touched = line.touched(start, stop)
-        place, node = touched[0], line.nodes[touched[0]]
-        if start == stop or touched[-1] != len(line.nodes) - 1:
-            return None
-        head, tail = line.read(line.starts[place], start), line.read(stop, line.starts[-1])
-        if len(touched) > 1:  # two different words may share letters, and signs alone are no node
-            while words and head and _in_word(words[0]) and _in_word(head[-1]):
-                head, words = head[:-1], head[-1] + words
-            while words and tail and _in_word(words[-1]) and _in_word(tail[0]):
-                words, tail = words + tail[0], tail[1:]
-            if not any(map(str.isalnum, head)) and len(parts) == 1:
-                head, words = "", head + words
-            if not any(map(str.isalnum, tail)):
-                words, tail = words + tail, ""
-        if tail or (len(touched) == 1 and (head or node.author != "model")):
-            return None
-        self.check_unwritten(node, line.nodes[-1])
-        with self.verb("edit", node.id) as action:
-            count = self.words(line.nodes[-1].id)
-            if 0 < len(head) < len(node.text):
-                self.split_node(node, len(head))
-            end = node.id if head else node.parent or ROOT
-            if len(parts) > 1:
-                end = self.replace(*parts[:-1], node=end)
-            if words:
-                end = self.add_node(end, plain(words, "writer"), "writer").id
-            action.became, action.words = end, self.words(end) - count
-        if words:
-            self._typing = None
-            self._keep_typing(action, self._nodes[end], Edit(0, 0, words), None)
-        return end
 
     # -- one action for many keystrokes ------------------------------------------------------------
 
