@@ -71,7 +71,7 @@ def draft_of(story: Story, values: JsonObject) -> StoryDraft:
         stack.extend(reversed(below))
     came, said = as_object(values.get("draft")), story.properties
     return StoryDraft(
-        nodes, story.current, said.title, said.author, said.language, came.get("created"),
+        nodes, story.current, said["title"], said["author"], said["language"], came.get("created"),
         came.get("modified"), story.id,
         values={key[2:]: value for key, value in sorted(values.items()) if key.startswith("x-")},
         days=story.days(),

@@ -162,15 +162,6 @@ def settings_from(values: JsonObject | None) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Properties:
-    """Title and author of a story, and the tag (BCP 47) of its language."""
-
-    title: str = ""
-    author: str = ""
-    language: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """Words that a story grew by, less those cut (so below 0 after much cutting), and seconds of writing."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,7 +28,6 @@ from srbwriter.story.model import (
     JsonObject,
     JsonValue,
     NodeId,
-    Properties,
     Refused,
     SecondFile,
     Settings,
@@ -168,43 +166,36 @@ class Story(TextTree):
         return str(self._values.get("title", ""))
 
     @property
-    def properties(self) -> Properties:
-        """Title, author and language; without a language of its own, the story has that of the locale."""
-        author, language = (str(self._values.get(key) or "") for key in ("author", "language"))
-        return Properties(self.title, author, language or default_language())
+    def properties(self) -> dict[str, str]:
+        """Title, author and language (BCP 47); without one of its own, the story has that of the locale."""
+        found = {key: str(self._values.get(key) or "") for key in ("title", "author", "language")}
+        return found | {"language": found["language"] or default_language()}
 
     @property
     def id(self) -> str:
         """The UUID of the story, which exported books carry."""
         return str(as_object(self._values.get("draft")).get("id") or self._values.get("uuid", ""))
 
-    def rename(self, title: str) -> None:
-        """Set the title of the story. Raises Refused for an empty one."""
-        self.set_properties(replace(self.properties, title=title))
+    def set_properties(self, **given: str) -> None:
+        """Set some of title, author and language; an empty language is that of the locale.
 
-    def set_properties(self, properties: Properties) -> None:
-        """Set title, author and language; an empty language is that of the locale.
-
-        Raises Refused for an empty title, and for a language without a BCP 47 tag, unless it is the present
-        one, which may come from another program's file.
+        Raises Refused for an empty title, and for a language without a BCP 47 tag.
         """
-        title, author = (" ".join(well_formed(w).split()) for w in (properties.title, properties.author))
-        wanted = properties.language.strip()
-        language = language_tag(wanted) if wanted else default_language()
-        if language is None and wanted == self.properties.language:
-            language = wanted
-        if not title:
+        given = {key: " ".join(well_formed(words).split()) for key, words in given.items()}
+        if given.get("title") == "":
             raise Refused("a story needs a title, and this one has no letter in it")
-        if language is None:
-            raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
+        if wanted := given.get("language"):
+            given["language"] = language_tag(wanted) or ""
+            if not given["language"]:
+                raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
         with self.together():
-            for key, value in (("title", title), ("author", author), ("language", language)):
+            for key, value in given.items():
                 self.put(key, value)
 
     def set_apart(self, title: str) -> None:
         """Make this copy of another story independent: give it ``title`` and a UUID of its own."""
         with self.together():
-            self.rename(title)
+            self.set_properties(title=title)
             self.put("uuid", str(uuid4()))
 
     def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:

@@ -27,7 +27,7 @@ def test_an_old_story_is_the_same(name: str, tmp_path: Path) -> None:
             assert [chapter.title for chapter in story.outline()] == seen["outline"]
             assert (story.title, story.current, story.bin()) == (seen["title"], seen["current"], seen["bin"])
             properties = story.properties
-            assert (properties.author, properties.language) == (seen["author"], seen["language"])
+            assert (properties["author"], properties["language"]) == (seen["author"], seen["language"])
             assert story.id == seen["id"] and story.value("drafts") == seen["value"]
             settings = json.loads(json.dumps(asdict(story.settings(story.current))))
             assert {name: settings[name] for name in seen["settings"]} == seen["settings"]
