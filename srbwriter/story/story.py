@@ -290,16 +290,6 @@ class Story(TextTree):
             self.put("current", node)
             self.end_typing()
 
-    def split(self, node: NodeId, at: int) -> NodeId:
-        """Move the text from ``at`` on, with all children of ``node``, into a new child; return the child."""
-        with self.verb("split", node) as action:
-            found = self.check_living(node)
-            if not 0 < at < len(found.text):
-                raise Refused(f"node {node} cannot be split at character {at} of {len(found.text)}")
-            rest = self.split_node(found, at)
-            action.became = rest.id if action.was == node else action.became
-            return rest.id
-
     def delete(self, node: NodeId) -> None:
         """Move ``node`` to the bin, with all its descendants."""
         with self.verb("delete", node) as action:

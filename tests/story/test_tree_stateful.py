@@ -153,15 +153,6 @@ class Writing(StoryMachine):
         assert self.story.text(self.story.current) == context + (text if at is None else text[:at])
         self.acted()
 
-    @rule(pick=PICKS, at=st.integers(1, 6))
-    def split(self, pick: int, at: int) -> None:
-        node = self.a_node(pick)
-        full = self.story.text(node)
-        if node != ROOT and at < len(self.story.node(node).text) and self.story.node(node).streaming is None:
-            rest = self.story.split(node, at)
-            assert self.story.text(rest) == full
-            self.acted()
-
     @rule(pick=PICKS)
     def delete(self, pick: int) -> None:
         node = self.a_node(pick)

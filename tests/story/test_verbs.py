@@ -14,9 +14,8 @@ from tests.story.branches import generated
 
 
 def test_the_root_stays_what_it_is(story: Story) -> None:
-    for verb in (lambda: story.delete(ROOT), lambda: story.split(ROOT, 1)):
-        with pytest.raises(Refused):
-            verb()
+    with pytest.raises(Refused):
+        story.delete(ROOT)
 
 
 def test_the_bin_gives_everything_back(story: Story) -> None:
