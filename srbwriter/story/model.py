@@ -91,7 +91,6 @@ class LoreEntry:
     token_budget: int | None = None
     order: int = 0
     """Entries of a higher order come later in the text and are kept first when the budget is short."""
-    meta: JsonObject = field(default_factory=dict[str, JsonValue])
 
 
 @dataclass(slots=True)
@@ -155,7 +154,8 @@ def settings_from(values: JsonObject | None) -> Settings:
     """The inverse of :func:`settings_json`."""
     values = deepcopy(values or {})
     lore = cast(list[dict[str, Any]], values.get("lore", []))
-    values["lore"] = [LoreEntry(**entry) for entry in lore]
+    known = LoreEntry.__dataclass_fields__  # older programs had others
+    values["lore"] = [LoreEntry(**{k: v for k, v in entry.items() if k in known}) for entry in lore]
     if values.get("template"):
         values["template"] = Template(**values["template"])
     return Settings(**values)
