@@ -19,7 +19,6 @@ from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, edited, plain, text_of
 from srbwriter.story.tree import Action, Tree, Typing
 from srbwriter.story.words import Count, well_formed
-from srbwriter.unspaced import CHARACTER
 
 PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
@@ -80,25 +79,6 @@ class Line:
                 words, spans = "", ()
         return found
 
-    def in_whole_words(self, edit: Edit) -> Edit:
-        """Return an edit of nodes up to the last one in whole words: two different ones may share letters.
-
-        Signs alone behind it become a part of it.
-        """
-        start, stop, words = edit
-        touched, end = self.touched(start, stop), self.starts[-1]
-        if len(touched) > 1 and touched[-1] == len(self.nodes) - 1 and words:
-            text = self.read(begin := self.starts[touched[0]], end)
-            start, stop = start - begin, stop - begin
-            while start and _in_word(words[0]) and _in_word(text[start - 1]):
-                start, words = start - 1, text[start - 1] + words
-            while stop < len(text) and (
-                (_in_word(words[-1]) and _in_word(text[stop])) or not any(map(str.isalnum, text[stop:]))
-            ):
-                stop, words = stop + 1, words + text[stop]
-            start, stop = start + begin, stop + begin
-        return Edit(start, stop, words)
-
     def words(self, low: int, high: int) -> int:
         """Count the words of nodes ``low`` to ``high``, and of one before and one behind, which may share a
         word with them."""
@@ -132,10 +112,8 @@ class TextTree(Tree):
                 parts = [e for e in parts if e.end - e.start != len(e.text) or line.read(*e[:2]) != e.text]
             if not parts:
                 return last.id
-            if len(edits) == 1:
-                if parts[0].start == line.starts[-1]:
-                    return self._append(line, last, parts[0].text)
-                parts[-1] = line.in_whole_words(parts[-1])
+            if len(edits) == 1 and parts[0].start == line.starts[-1]:
+                return self._append(line, last, parts[0].text)
             changes = line.changes((part, plain(part.text, "writer")) for part in parts)
             return self._change(line, changes, typed=len(edits) == 1)
 
@@ -258,7 +236,3 @@ class TextTree(Tree):
         self._typing = Typing(action.number, node.id, start, end, before, later, self.typing_clock())
         if node.text == before:
             self.undo()
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() and not CHARACTER.match(character)
