@@ -1,21 +1,20 @@
-"""Helpers that readers share: fields of unknown JSON, growing a draft of a story, ordering nodes, times.
+"""Helpers that readers share: fields of unknown JSON, growing a draft of a story, times.
 
 A draft is a :class:`srbwriter.story.draft.StoryDraft`, whose nodes are those of a story.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.model import ROOT, Author, JsonObject, JsonValue, NodeId, as_list, as_object
+from srbwriter.story.model import ROOT, Author, JsonValue, NodeId, as_list, as_object
 from srbwriter.story.node import Node
 from srbwriter.story.text import LONGEST
 
-ISO_TIME = "%Y-%m-%dT%H:%M:%SZ"
-LOOM_TIME = "%Y-%m-%d-%H.%M.%S"
 _MILLISECONDS_FROM = 1e11  # Unix times above this are milliseconds: as seconds it would be the year 5138
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 
@@ -41,10 +40,10 @@ class Fields:
         value = self.raw(key)
         return value if type(value) is int and abs(value) < 2**53 else None
 
-    def ident(self, key: str) -> str | None:
-        """Return an id, which may be written as a text or a number."""
+    def ident(self, key: str) -> str:
+        """Return an id, which may be written as a text or a number; empty for none."""
         value = self.raw(key)
-        return str(value) if isinstance(value, str) or type(value) is int else None
+        return str(value) if isinstance(value, str) or type(value) is int else ""
 
     def texts(self, key: str) -> list[str]:
         return [each for each in as_list(self.raw(key)) if isinstance(each, str)]
@@ -63,16 +62,6 @@ class Fields:
 
     def objects(self, key: str) -> list[Fields]:
         return [each for _, each in self.members(key)]
-
-
-class Entry(NamedTuple):
-    """A node of a file that names its parent, and fields of :class:`.Node`."""
-
-    name: str
-    parent: str | None
-    text: str
-    author: Author = "imported"
-    fields: JsonObject = {}
 
 
 class Grower:
@@ -94,7 +83,7 @@ class Grower:
         node = Node(len(self.nodes) + 1, parent.id, place, author=author, text=first, **fields)
         self.nodes[node.id] = node
         for other in others:
-            node = self.add(node, other, author, created=node.created)
+            node = self.add(node, other, author)
         return node
 
     def draft(self, current: Node | None = None, title: str = "") -> StoryDraft:
@@ -112,64 +101,18 @@ def cut_long(text: str) -> Iterator[str]:
     yield text[at:]
 
 
-def arrange(entries: Sequence[Entry], current: str) -> StoryDraft:
-    """Make a tree of nodes that only name their parents; siblings keep the order of the file.
-
-    An empty node that is alone at the top is the root. A node whose parent is missing, or that is its own
-    ancestor, moves to the top, and a notice says so. ``current`` is the name of the current node; by default
-    it is the first leaf.
-    """
-    grower, notices = Grower(), list[str]()
-    places = {entry.name: at for at, entry in reversed(list(enumerate(entries)))}
-    parents = [places.get(entry.parent) if entry.parent is not None else None for entry in entries]
-    below: dict[int | None, list[int]] = {None: []}
-    for at, (entry, parent) in enumerate(zip(entries, parents, strict=True)):
-        if parent is None and entry.parent is not None:
-            notices.append(f"{entry.name}: its parent {entry.parent!r} is not in the file; it is at the top")
-        below.setdefault(parent, []).append(at)
-    tops, made = below[None], dict[int, Node]()
-    if len(tops) == 1 and not entries[tops[0]].text:
-        grower.root = grower.nodes[ROOT] = made[tops[0]] = Node(ROOT, None, **entries[tops[0]].fields)
-    for start in [*tops, *range(len(entries))]:
-        if start not in made and start not in tops:  # no top leads to it
-            notices.append(f"{entries[start].name}: it is its own ancestor; it is at the top")
-            below[parents[start]].remove(start)
-            parents[start] = None
-        stack = [start] if start not in made else below.pop(start, [])[::-1]
-        while stack:
-            at = stack.pop()
-            parent, entry = parents[at], entries[at]
-            above = grower.root if parent is None else made[parent]
-            made[at] = grower.add(above, entry.text, entry.author, **entry.fields)
-            stack += below.pop(at, [])[::-1]
-    here = grower.root
-    if current in places:
-        here = made[places[current]]
-    else:
-        for node in grower.nodes.values():  # parents come before their children
-            here = node if node.parent == here.id and not node.place else here
-    draft = grower.draft(here)
-    draft.notices = notices
-    return draft
-
-
 def read_time(value: Any) -> float | None:
-    """Return Unix seconds of a number (seconds or milliseconds), ISO 8601 or loom's own stamp; else None."""
+    """Return Unix seconds of a number (seconds or milliseconds) or of ISO 8601; else None."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = value / 1000 if abs(value) > _MILLISECONDS_FROM else value
         return float(seconds) if 0 <= seconds <= _LAST_SECOND else None
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        try:
-            moment = datetime.strptime(value, LOOM_TIME)
-        except ValueError:
-            return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(str(value))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
-def write_time(seconds: float, form: str = ISO_TIME) -> str:
+def write_time(seconds: float) -> str:
     """Return the moment in UTC, to the second; one that no calendar has becomes the nearest that it has."""
-    return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC).strftime(form)
+    moment = datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

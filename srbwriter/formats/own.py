@@ -7,23 +7,21 @@ In files of versions before 0.6 a chapter may be a mark on a node; it becomes a 
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from datetime import date
 
 from srbwriter.formats.draft import Fields
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.headings import heading_line, is_scene_break
 from srbwriter.story.model import ROOT, JsonObject, Settings, Span, State, as_list, as_object
 from srbwriter.story.node import Node
-from srbwriter.story.outline import heading_of
 from srbwriter.story.spans import fit, text_of, tidy
+from srbwriter.story.upgrade import place_headings
 
 NAME = "srbwriter"
 VERSION = 2
 WITHOUT = ("the undo history",)
 """Parts of a story that such a file lacks; its field ``without`` lists them."""
 
-_T = TypeVar("_T")
 _MADE = ("seed", "sampling", "model", "finish_reason")
 _MARKS = ("bookmark", "note", "title", "visited")
 
@@ -33,98 +31,71 @@ def is_own(document: Document) -> bool:
 
 
 def read_own(document: Document) -> StoryDraft:
-    name, version = document.name, document.object.get("version")
+    import msgspec  # imported when a file is read or written
+
+    version = document.object.get("version")
     if not isinstance(version, int) or not 1 <= version <= VERSION:
-        raise FormatError(name, "version", f"a number from 1 to {VERSION}; a newer program wrote this")
-    story = as_object(document.object.get("story"))
+        expected = f"a number from 1 to {VERSION}; a newer program wrote this"
+        raise FormatError(document.name, "version", expected)
+    story = Fields(document.object.get("story")).all
     nodes = [as_object(node) for node in as_list(story.get("nodes"))]
     if not nodes:
-        raise FormatError(name, "story.nodes", "a story with at least a root node")
-    _write_chapters(nodes)
+        raise FormatError(document.name, "story.nodes", "a story with at least a root node")
     ids = [str(node.get("id")) for node in nodes]
-    own_root = bool(nodes[0].get("text"))  # it hangs below an empty one
-    numbers = [int(i) if i.isascii() and i.isdigit() and len(i) < 10 else 0 for i in ids]
-    if own_root or numbers[0] != ROOT or len(set(numbers)) < len(numbers) or min(numbers) < ROOT:
-        numbers = list(range(ROOT + own_root, ROOT + own_root + len(ids)))
+    first = ROOT + bool(nodes[0].get("text"))  # a root with words hangs below an empty one
+    numbers = dict(zip(ids, range(first, first + len(ids)), strict=True))
+    if first == ROOT and ids[0] == str(ROOT) and all(re.fullmatch("[1-9][0-9]{0,8}", key) for key in ids):
+        numbers = {key: int(key) for key in ids}
     given = {key: value for key, value in story.items() if key not in ("nodes", "current", "notices")}
     for day, done in as_object(given.get("days")).items():  # files before 0.6 part typed words and others
         read = Fields(done)
         words = (read.integer("typed") or 0) + (read.integer("picked") or 0)
         given["days"][day] = {"grown": words, "seconds": read.raw("seconds") or 0.0}
-    draft = _converted(given, StoryDraft, name, "story")
-    known: dict[str, int | None] = {}
-    for place, (key, number, fields) in enumerate(zip(ids, numbers, nodes, strict=True)):
+    draft = msgspec.convert(given, StoryDraft)
+    for place, (key, fields) in enumerate(zip(ids, nodes, strict=True)):
         parent = fields.get("parent_id")
-        problem = ""
-        if key in known:
-            problem = f"a node with an id of its own; {key!r} occurs twice"
-        elif (parent is None) != (not known):
-            problem = "a tree; the first node, and only the first, has no parent"
-        elif parent is not None and parent not in known:
-            problem = f"a tree; its parent {parent!r} does not come before it"
-        if problem:
-            raise FormatError(name, f"story.nodes.{place}", problem)
-        above = (ROOT if own_root else None) if parent is None else known[parent]
-        draft.nodes[number] = _read_node(fields, number, above, name, f"story.nodes.{place}")
-        known[key] = number
-    if (current := known.get(str(story.get("current_id")))) is None:
-        raise FormatError(name, "story.current_id", "the id of the current node")
-    draft.current = current
+        above = None if parent is None else numbers.get(parent)
+        if (parent is None) != (place == 0) or (place and above not in draft.nodes):
+            raise ValueError(f"of node {key!r}, the parent {parent!r} does not come before it")
+        if place and numbers[key] in draft.nodes:
+            raise ValueError(f"the id {key!r} occurs twice")
+        above = ROOT if place == 0 and first != ROOT else above
+        draft.nodes[numbers[key]] = _read_node(fields, numbers[key], above)
+    marked = [as_object(fields.get("marks")) for fields in nodes]
+    chapters = {numbers[key]: marks for key, marks in zip(ids, marked, strict=True) if marks.get("chapter")}
+    for number in chapters:
+        draft.nodes[number].title = ""
+    place_headings(draft.nodes, {number: str(marks.get("title", "")) for number, marks in chapters.items()})
+    draft.current = numbers.get(str(story.get("current_id")), 0)
+    if draft.current not in draft.nodes:
+        raise ValueError("the current node is not in it")
     for day in draft.days:
-        if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
-            raise FormatError(name, f"story.days.{day}", "a day such as 2024-05-06")
+        date.fromisoformat(day)
     return draft
 
 
-def _read_node(fields: JsonObject, number: int, parent: int | None, name: str, place: str) -> Node:
+def _read_node(fields: JsonObject, number: int, parent: int | None) -> Node:
+    import msgspec
+
     made, marks = as_object(fields.get("generation")), as_object(fields.get("marks"))
     values: JsonObject = {"author": "imported", "id": number, "parent": parent}
     for source, keys in ((made, _MADE), (marks, _MARKS), (fields, ("text", "author", "meta", "created"))):
         values |= {key: source[key] for key in keys if source.get(key) is not None}
-    node = _converted(values, Node, name, place)
+    node = msgspec.convert(values, Node)
     node.place = Fields(fields).integer("order") or 0
     node.state = State.BINNED if marks.get("deleted") and parent is not None else State.LIVING
     node.tags = Fields(marks).tags()
     if settings := fields.get("settings"):
-        node.settings = _converted(settings, Settings, name, f"{place}.settings")
+        node.settings = msgspec.convert(settings, Settings)
     if runs := as_list(fields.get("runs")):
         names = {"tokens": "ids", "vocabulary": "vocab"}
         runs = [{names.get(key, key): value for key, value in as_object(run).items()} for run in runs]
-        spans = _converted(runs, list[Span], name, f"{place}.runs")
+        spans = msgspec.convert(runs, list[Span])
         if text_of(spans) != node.text:
-            raise FormatError(name, place, "its text in runs; its runs do not join to its text")
+            raise ValueError("of a node, the runs do not join to its text")
         sound = [fit(span.ids) and len(span.logprobs) in (0, len(span.ids)) for span in spans]
         node.spans = tidy(s if good else Span(s.text, s.author) for s, good in zip(spans, sound, strict=True))
     return node
-
-
-def _converted(value: Any, kind: type[_T], name: str, place: str) -> _T:
-    """Return JSON as a value of a type. Raises FormatError with the place in the file."""
-    import msgspec  # carries this format alone; imported when a file is read or written
-
-    try:
-        return msgspec.convert(value, kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        problem, _, inner = str(error).partition(" - at ")
-        raise FormatError(name, place + inner.strip("`$"), f"a story ({problem})") from error
-
-
-def _write_chapters(nodes: list[JsonObject]) -> None:
-    """Write the heading of each node that is marked as a chapter, unless its words begin with one."""
-    endings: dict[str, str] = {}  # the last characters of the text up to each node
-    for node in nodes:
-        marks, text = as_object(node.get("marks")), str(node.get("text", ""))
-        ending = endings.get(str(node.get("parent_id")), "")
-        if marks.get("chapter"):
-            title, bare = str(marks.pop("title", "")), text.lstrip("\n")
-            said = heading_line(bare) is not None or (not title and is_scene_break(bare.split("\n")[0]))
-            if not said and (title or ending.strip()):
-                blank = "\n\n"[len(ending) - len(ending.rstrip("\n")) :] if ending else ""
-                head = f"{blank}{heading_of(title)}\n\n"
-                if runs := as_list(node.get("runs")):
-                    runs.insert(0, {"text": head, "author": "imported"})
-                node["text"] = text = head + text
-        endings[str(node.get("id"))] = (ending + text)[-2:]
 
 
 def write_own(draft: StoryDraft) -> bytes:

@@ -78,7 +78,7 @@ def _image(db: sqlite3.Connection) -> Image:
             image.rows["day", day] = Progress(grown, seconds)
     image.rows.setdefault(("value", "uuid"), str(uuid4()))
     if not problem:
-        _place_headings(nodes, chapters)
+        place_headings(nodes, chapters)
     image.rows |= {("node", number): node for number, node in nodes.items()}
     if problem:
         check_tree(image, problem)
@@ -86,7 +86,7 @@ def _image(db: sqlite3.Connection) -> Image:
     return image
 
 
-def _place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:
+def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:
     """Write the heading of each chapter as a line before the paragraph in which its words begin."""
     added: dict[NodeId, dict[int, str]] = {}
     for number, title in chapters.items():

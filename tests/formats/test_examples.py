@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from srbwriter import formats
 from tests.formats.files import (
     Shape,
     by_text,
@@ -52,7 +50,7 @@ EXAMPLES = {
         {MEMORY: "A harbour."},
         {
             "The ferry was late": {
-                "author": "writer", "created": 1683195072, "bookmark": True, "tags": ("draft",),
+                "author": "writer", "bookmark": True, "tags": ("draft",),
             },
             ", as always.\n": {
                 "author": "model", "visited": False,
@@ -81,7 +79,6 @@ EXAMPLES = {
             "title": "My story", MEMORY: "<<A harbour.>>", NOTE: "[\ngrim]",
             "root.settings.author_note_depth": 3,
             f"{LORE}.0.name": "Harbour", f"{LORE}.0.keys": ["/harbou?r/i", r"/a\/b/i"],
-            f"{LORE}.0.scan_depth": 1650,
         },
         {
             "The sea": {"author": "writer"}, " was grey": {"author": "model"},
@@ -101,27 +98,25 @@ EXAMPLES = {
         ("", [
             ("Hi.", []),
             ("Hello there.", [("\n\nWhere are we?", [
-                ("\n\nThey are at the pier.", [("\n\nNever mind.", [])]),
-                ("\n\nAt the old pier.", [("\n\nGood.", [])]), ("\n\nAt the pier.", []),
+                ("\n\nNever mind.", [
+                    ("\n\nAt the old pier.", [("\n\nGood.", [])]), ("\n\nAt the pier.", []),
+                ]),
             ])]),
             ("Yes?", []),
         ]),
-        "Hello there.\n\nWhere are we?\n\nAt the old pier.\n\nGood.",
+        "Hello there.\n\nWhere are we?\n\nNever mind.\n\nAt the old pier.\n\nGood.",
         {"title": "Mira", "byline": "Ada", NOTE: "tense", "root.settings.author_note_depth": 4},
         {
-            "Hi.": {"model": "llama-7b"},
             "Hello there.": {"author": "model", "model": "llama-8b"},
-            "Yes?": {"model": "", "created": 0.0},
-            "\n\nWhere are we?": {"author": "writer"},
+            "\n\nWhere are we?": {"author": "writer", "note": "They are at the pier."},
             "\n\nAt the old pier.": {"author": "edited"}, "\n\nAt the pier.": {"author": "model"},
-            "\n\nThey are at the pier.": {"tags": ("hidden", "Note")},
             "\n\nNever mind.": {"tags": ("hidden", "Ada")},
         },
     ),
     "sillytavern_group.jsonl": Example(
         ("", [("Who is there?", [("\n\nOnly me.", [("\n\nAnd me.", [])]), ("\n\nNobody.", [])])]),
         "Who is there?\n\nOnly me.\n\nAnd me.",
-        {"title": "Mira, Tom, the mate", "byline": "Ada"},
+        {"title": "Mira, Tom the mate", "byline": "Ada"},
         {
             "Who is there?": {"tags": ("Mira",)}, "\n\nAnd me.": {"tags": ("Ada",)},
             "\n\nNobody.": {"tags": ("Tom the mate",)},
@@ -213,18 +208,6 @@ def test_an_example_reads_as_it_says(file: str) -> None:
     for text, values in example.nodes.items():
         node = by_text(draft, text)
         assert {place: value_at(node, place) for place in values} == values, text
-
-
-# -- loom ------------------------------------------------------------------------------------------------
-
-
-def test_loom_is_written_with_memory_and_tags() -> None:
-    written = json.loads(formats.write(load("loom.json"), "loom"))
-    assert written["selected_node_id"] == written["root"]["children"][0]["children"][1]["id"]
-    node = written["root"]["children"][0]
-    assert node["meta"]["source"] == "prompt" and sorted(node["tags"]) == ["bookmark", "draft"]
-    assert written["root"]["frame"]["generation_settings"]["global_context"] == "A harbour."
-    assert written["tags"]["draft"]["scope"] == "node", "every tag on a node is defined"
 
 
 # -- KoboldAI --------------------------------------------------------------------------------------------

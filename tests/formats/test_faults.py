@@ -123,7 +123,7 @@ def test_a_list_of_word_has_no_empty_lines() -> None:
         (
             r"\trowd\pard\intbl a\cell\pard\intbl\itap2 x\nestcell y\nestcell{\*\nesttableprops\nestrow}"
             r"{\nonesttables\par}\pard\intbl b\cell\row\pard end\par",
-            "a | x | y\nb\n\nend",
+            "a\n\nx\n\ny\n\nb\n\nend",
         ),
     ],
 )
@@ -178,7 +178,7 @@ def test_longform_has_the_order_of_its_index_note_and_nothing_else(tmp_path: Pat
         (tmp_path / "scenes" / f"{name}.md").write_text(text)
     (tmp_path / "Index.md").write_text(INDEX)
     (tmp_path / "manuscript.md").write_text("compiled from the scenes")
-    draft = formats.read_folder(folders.open_folder(tmp_path))
+    draft = formats.read_folder(folders.open_files([tmp_path]))
     assert path_text(draft) == (
         "# Storm\n\n---\n\nFirst part kept.\n\n---\n\nLast part.\n\n## Ashore\n\nAshore one.\n\n---\n\n"
         "Ashore two.\n\n# Arrival\n\nArrival: a/b text.\n"
@@ -203,7 +203,7 @@ def test_projects_of_other_programs_are_refused_in_words(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     with pytest.raises(formats.FormatError, match=words):
-        formats.read_folder(folders.open_folder(tmp_path), as_one=True)
+        formats.read_folder(folders.open_files([tmp_path]), as_one=True)
 
 
 # -- conversations ---------------------------------------------------------------------------------------

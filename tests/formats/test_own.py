@@ -64,11 +64,11 @@ def test_a_chapter_that_an_older_file_marks_becomes_a_line() -> None:
         return {"id": key, "parent_id": parent, "text": text, "marks": marks}
 
     nodes = [
-        marked("r", None, ""), marked("a", "r", "It rained.", "One"), marked("b", "a", " More.\n", ""),
+        marked("r", None, ""), marked("a", "r", "It rained.", "One"), marked("b", "a", "\n\nMore.\n\n", ""),
         marked("c", "b", "# Two\n\nSnow.", "Two"),
     ]  # fmt: skip
-    nodes[2]["runs"] = [{"text": " More.\n", "author": "model"}]
+    nodes[2]["runs"] = [{"text": "\n\nMore.\n\n", "author": "model"}]
     story = {"nodes": nodes, "current_id": "c"}
     draft = read_json({"format": "srbwriter", "version": 2, "story": story})
-    assert draft.text == "# One\n\nIt rained.\n\n* * *\n\n More.\n# Two\n\nSnow."
+    assert draft.text == "# One\n\nIt rained.\n\n* * *\n\nMore.\n\n# Two\n\nSnow."
     assert [node.title for node in draft.nodes.values()] == [""] * 4

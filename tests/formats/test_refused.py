@@ -65,7 +65,7 @@ def zipped(**members: str) -> bytes:
         (
             zipped(mimetype="application/vnd.oasis.opendocument.text"),
             "content.xml is missing",
-            "open it in LibreOffice",
+            "save it once more",
         ),
         (zipped(mimetype="application/epub+zip"), "container.xml is missing", "convert it to .docx"),
     ],

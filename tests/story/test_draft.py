@@ -71,21 +71,12 @@ def test_json_keeps_its_names() -> None:
     assert json.loads(formats.write(draft, "srbwriter")) == file
 
 
-@pytest.mark.parametrize(
-    ("fields", "place"),
-    [
-        ({"days": {"yesterday": {}}}, "story.days.yesterday"),
-        ({"values": []}, "story.values"),
-    ],
-)
-def test_sections_that_cannot_be_kept_are_refused_by_their_place(
-    fields: dict[str, object], place: str
-) -> None:
-    story = {"current_id": "1", "nodes": [{"id": "1"}], **fields}
+@pytest.mark.parametrize(("section", "value"), [("days", {"yesterday": {}}), ("values", [])])
+def test_sections_that_cannot_be_kept_are_refused(section: str, value: object) -> None:
+    story = {"current_id": "1", "nodes": [{"id": "1"}], section: value}
     data = json.dumps({"format": "srbwriter", "version": 2, "story": story}).encode()
-    with pytest.raises(formats.FormatError) as caught:
+    with pytest.raises(formats.FormatError, match=r"bad.json is damaged .*(yesterday|values)"):
         formats.read(data, "bad.json")
-    assert caught.value.place.startswith(place)
 
 
 # ---- title, author, language

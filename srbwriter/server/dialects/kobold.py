@@ -163,7 +163,7 @@ def abort(call: Call) -> dict[str, str]:
 
 def last_logprobs(call: Call) -> dict[str, Any]:
     record = _latest(call)
-    if record is None or record.live or record.generation.request.logprobs is None:
+    if record is None or record.generation.request.logprobs is None:
         return {"logprobs": None}
     answer = KoboldAnswer(call.body, call.services, record.generation.request)
     return {"logprobs": answer.legacy_logprobs(branch_tokens(call.engine, record.branches[0]))}
@@ -205,7 +205,7 @@ DIALECT = Dialect(
             _GENERATE),
         Endpoint("POST /api/extra/generate/check", check, "what has been written so far", "genkey"),
         Endpoint("POST /api/extra/abort", abort, "stop what this client asked for", "genkey"),
-        Endpoint("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer",
+        Endpoint("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the answer so far",
             "genkey"),
         Endpoint("POST /api/extra/tokencount", token_count, "a text's tokens, counted",
             "prompt!:string special:boolean"),
