@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
-from srbwriter.story.edits import Edit, edit_between, hunks
+from srbwriter.story.edits import Edit, edit_between
 from srbwriter.story.model import ROOT, NodeId, Refused, Span, State
 from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, edited, plain, text_of
@@ -104,12 +104,11 @@ class TextTree(Tree):
         with self.together():
             last = self.check_living(self.current if node is None else node)
             line = self._line(last.id, edits)
-            parts = [Edit(start, stop, well_formed(words)) for start, stop, words in edits]
-            if len(parts) == 1:
-                start, stop, words = parts[0]
-                parts = hunks(line.read(start, stop), words, start)
-            else:
-                parts = [e for e in parts if e.end - e.start != len(e.text) or line.read(*e[:2]) != e.text]
+            parts: list[Edit] = []
+            for start, stop, words in edits:
+                first, end, words = edit_between(line.read(start, stop), well_formed(words))
+                if first < end or words:
+                    parts.append(Edit(start + first, start + end, words))
             if not parts:
                 return last.id
             if len(edits) == 1 and parts[0].start == line.starts[-1]:

@@ -197,8 +197,10 @@ class Tree:
                 self._old |= outer
             action.notes, action.later = self._notes(), self._next
             if again or action.notes or action.became != action.was:
-                for gone in range(action.number + 1, max(self._actions, default=0) + 1):
+                gone = action.number + 1
+                while gone in self._actions:
                     self._store("action", gone, None)
+                    gone += 1
                 self._store("action", action.number, action)
                 self._store("action", action.number - MOST_ACTIONS, None)
                 self._store("value", "done", action.number)
