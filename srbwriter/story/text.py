@@ -94,42 +94,40 @@ class TextTree(Tree):
         """Let the next keystroke start an action of its own."""
         self._typing = None
 
-    def replace(self, *edits: Edit, node: NodeId | None = None) -> NodeId:
-        """Apply ``edits`` to the text from the root to the end of ``node`` (the current one), as one action.
+    def replace(self, *edits: Edit) -> NodeId:
+        """Apply ``edits`` to the text from the root to the end of the current node, as one action.
 
         The edits are in order and disjoint, and their places are those of the text before all of them.
         Returns the node at which the text ends now, which becomes the current one. Raises Refused for an edit
         that is not within the text.
         """
         with self.together():
-            last = self.check_living(self.current if node is None else node)
-            line = self._line(last.id, edits)
+            line = self._line(edits)
             parts: list[Edit] = []
             for start, stop, words in edits:
                 first, end, words = edit_between(line.read(start, stop), well_formed(words))
                 if first < end or words:
                     parts.append(Edit(start + first, start + end, words))
             if not parts:
-                return last.id
+                return self.current
             if len(edits) == 1 and parts[0].start == line.starts[-1]:
-                return self._append(line, last, parts[0].text)
+                return self._append(line, parts[0].text)
             changes = line.changes((part, plain(part.text, "writer")) for part in parts)
             return self._change(line, changes, typed=len(edits) == 1)
 
-    def set_text(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Make ``text`` the text from the root to the end of ``node``, as :meth:`replace` does."""
+    def set_text(self, text: str) -> NodeId:
+        """Make ``text`` the text up to the current node, as :meth:`replace` does."""
         with self.together():
-            node = self.current if node is None else node
-            return self.replace(edit_between(self.text(node), well_formed(text)), node=node)
+            return self.replace(edit_between(self.text(self.current), well_formed(text)))
 
-    def append(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Type ``text`` at the end of ``node`` (the current one); return the node that holds it.
+    def append(self, text: str) -> NodeId:
+        """Type ``text`` at the end of the current node; return the node that holds it.
 
-        That is ``node`` itself if a person wrote it and nothing follows it, else a new child.
+        That is the current node itself if a person wrote it and nothing follows it, else a new child.
         """
         with self.together():
-            end = self.chars(node)
-            return self.replace(Edit(end, end, text), node=node)
+            end = self.chars(self.current)
+            return self.replace(Edit(end, end, text))
 
     def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
         """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
@@ -138,12 +136,12 @@ class TextTree(Tree):
         """
         with self.verb("rewrite", self.current):
             edit = Edit(start, end, text_of(spans))
-            line = self._line(self.current, [edit])
+            line = self._line([edit])
             self._change(line, line.changes([(edit, tuple(spans))]), typed=False)
 
-    def _line(self, end: NodeId, edits: Iterable[Edit]) -> Line:
-        """Return the text up to the end of a node. Raises Refused unless all ``edits`` are within it."""
-        line, at = Line([*self.upward(end)][-2::-1]), 0
+    def _line(self, edits: Iterable[Edit]) -> Line:
+        """Return the text up to the current node. Raises Refused unless all ``edits`` are within it."""
+        line, at = Line([*self.upward(self.current)][-2::-1]), 0
         for edit in edits:
             if not at <= edit.start <= edit.end <= line.starts[-1]:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
@@ -152,7 +150,8 @@ class TextTree(Tree):
 
     # -- edits of nodes ----------------------------------------------------------------------------
 
-    def _append(self, line: Line, last: Node, text: str) -> NodeId:
+    def _append(self, line: Line, text: str) -> NodeId:
+        last = self._nodes[self.current]
         at = len(last.text)
         followed = any(self._nodes[child].state != State.ABSORBED for child in self.all_children(last.id))
         if last.author in ("writer", "edited") and last.id != ROOT and at < LONGEST and not followed:
@@ -162,14 +161,14 @@ class TextTree(Tree):
         with self.verb("type", last.id) as action:
             made = self.add_node(last.id, plain(text, "writer"), "writer")
             action.became, action.words = made.id, Line([last, made]).words(1, 1) - last.count[0]
-        self._keep_typing(action, made, Edit(0, 0, text), "" if action.was == last.id else None)
+        self._keep_typing(action, made, Edit(0, 0, text), "")
         return self.current if self._action is None else action.became
 
     def _change(self, line: Line, changes: dict[int, list[_Change]], *, typed: bool) -> NodeId:
         """Change nodes of ``line``; return the node at which it ends now. What is ``typed`` can go on."""
         nodes, low, high = line.nodes, min(changes), max(changes)
         edit, first = changes[low][0][0], nodes[low]
-        before = first.text if low == high and self.current == nodes[-1].id else None
+        before = first.text if low == high else None
         typed = typed and len(changes[low]) == 1
         self.check_unwritten(*(nodes[place] for place in changes))
         again = typed and low == high and self._goes_on(edit, first)

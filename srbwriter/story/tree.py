@@ -500,10 +500,10 @@ class Tree:
                     break
             return "".join(reversed(texts))
 
-    def chars(self, node: NodeId | None = None) -> int:
-        """Count the characters from the root to ``node`` (the current one)."""
+    def chars(self, node: NodeId) -> int:
+        """Count the characters from the root to ``node``."""
         with self.lock:
-            return sum(len(above.text) for above in self.upward(self.current if node is None else node))
+            return sum(len(above.text) for above in self.upward(node))
 
     def words(self, node: NodeId) -> int:
         """Count the words from the root to ``node``."""

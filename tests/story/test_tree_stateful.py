@@ -54,6 +54,10 @@ class Writing(StoryMachine):
     def streaming(self) -> list[NodeId]:
         return [node.id for node in self.story if node.streaming is not None]
 
+    def stand_at(self, node: NodeId) -> None:
+        if node != self.story.current:
+            self.story.visit(node)
+
     def acted(self) -> None:
         self.known[self.story.last_action] = (self.epoch, snapshot(self.story))
 
@@ -76,7 +80,8 @@ class Writing(StoryMachine):
         if node in self.streaming:
             return
         full = self.story.text(node)
-        made = self.story.append(text, node)
+        self.stand_at(node)
+        made = self.story.append(text)
         assert self.story.text(made) == full + text
         assert self.story.current == made
         self.acted()
@@ -269,7 +274,8 @@ class Editing(Writing):
         start %= len(old) + 1
         text = old[:start] + words + old[start + length :]
         try:
-            end = self.story.set_text(text, node)
+            self.stand_at(node)
+            end = self.story.set_text(text)
         except Refused:
             assert self.streaming  # only what is being written takes no words
             return
