@@ -23,7 +23,6 @@ from srbwriter.config.kinds import (
     one_of,
 )
 
-Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 Pooling = Literal["mean", "cls", "last"]
@@ -181,10 +180,6 @@ TENSOR_SPLIT = Key[tuple[float, ...]](
 )
 MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapped out", ("--mlock",))
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
-NUMA = Key[Numa | None](
-    "model.numa", one_of(*get_args(Numa)), None,
-    "placement on machines with several memory nodes", ("--numa",),
-)
 FLASH_ATTN = Key[FlashAttention](
     "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa"),
 )
@@ -285,6 +280,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
     Retired("model.control_vectors_scaled", _NO_VECTORS, ("--control-vector-scaled",), 2),
     Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
+    Retired("model.numa", "the system places memory, or numactl(8)", ("--numa",)),
     Retired("sampling.infill", "it is for code"),
     Retired("sampling.loop_guard", "DRY keeps a text from repeating itself", ("--loop-guard",)),
     Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
