@@ -187,14 +187,6 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 # -- reports of a story ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A node that was found, and its text around the first match."""
-
-    node: NodeId
-    snippet: str
-
-
 class Blocked(StrEnum):
     """Why a story cannot be written to."""
 

@@ -24,7 +24,6 @@ from srbwriter.story.model import (
     Author,
     Blocked,
     Damage,
-    Hit,
     JsonObject,
     JsonValue,
     NodeId,
@@ -421,8 +420,11 @@ class Story(TextTree):
 
     # -- search, and out of the file ---------------------------------------------------------------
 
-    def search(self, query: str, limit: int = 50) -> list[Hit]:
-        """Return the nodes with words that begin as those of ``query``, newest first; ``"…"`` is a phrase."""
+    def search(self, query: str, limit: int = 50) -> dict[NodeId, str]:
+        """Return the nodes with words that begin as those of ``query``, newest first, and the text around.
+
+        ``"…"`` is a phrase.
+        """
         return search.search(self, query, limit)
 
     def to_draft(self) -> StoryDraft:
