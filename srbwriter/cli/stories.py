@@ -15,8 +15,9 @@ from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
 from srbwriter.gguf import is_gguf
-from srbwriter.story import DamagedStory, Story, StoryError, files, library
+from srbwriter.story import DamagedStory, Story, StoryError, library
 from srbwriter.story.backup import backups
+from srbwriter.story.journal import move
 from srbwriter.story.model import counted
 from srbwriter.story.store import SUFFIX
 
@@ -42,7 +43,7 @@ def find_story(named: str) -> Path:
     if _looks_like_a_path(named):
         problem = "is no file" if path.exists() else "there is no such file"
         raise Failure(f"{path}: {problem} — `srbwriter list` shows the stories there are", Exit.USAGE)
-    stories, wanted = files.known(paths.library_dir(), recents()), named.casefold()
+    stories, wanted = library.stories(paths.library_dir(), recents()), named.casefold()
     matching = [s.path for s in stories if wanted in (s.title.casefold(), s.path.stem.casefold())]
     if not matching:
         matching = [s.path for s in stories if re.search(rf"\b{re.escape(wanted)}", s.title.casefold())]
@@ -122,7 +123,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter list
       srbwriter list --json
     """
-    stories = files.known(paths.library_dir(), recents())
+    stories = library.stories(paths.library_dir(), recents())
     if arguments.json:
         print(document([{**asdict(story), "path": str(story.path)} for story in stories]))
         return Exit.OK
@@ -185,7 +186,7 @@ def _named_after_title(path: Path, title: str) -> Path:
     if path.parent != paths.library_dir().resolve() or (number.isdigit() and path.stem == base):
         return path  # it is elsewhere, or has that name already
     recents().remove(path)
-    library.move(path, target)
+    move(path, target)
     recents().add(target, title, time.time())
     return target
 

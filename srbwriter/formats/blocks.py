@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 from srbwriter.formats.draft import Grower
 from srbwriter.formats.inline import Inline, marked, plain
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.headings import is_scene_break
-from srbwriter.story.outline import outline
+from srbwriter.story.outline import is_scene_break, outline
 
 Kind = Literal["title", "author", "heading", "paragraph", "item", "break", "note", "comment"]
 

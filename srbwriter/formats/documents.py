@@ -19,7 +19,7 @@ from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, NotForUs
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.headings import SCENE_BREAK
+from srbwriter.story.outline import SCENE_BREAK
 
 TABLES = "tables were read cell by cell, a paragraph for each"
 ITEMS = "items of lists begin with a dash in place of bullet or number"

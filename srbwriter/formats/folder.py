@@ -19,8 +19,8 @@ from srbwriter.formats.draft import Grower
 from srbwriter.formats.markdown import split_front_matter
 from srbwriter.formats.opening import FormatError, NotForUs, parse_xml, unix_lines
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.headings import heading_line
 from srbwriter.story.model import JsonObject, StoryError, as_list, as_object
+from srbwriter.story.outline import heading_line
 
 MOST_FILES = 20_000
 """Most files of one story; a folder with more is refused as a mistake."""

@@ -20,7 +20,7 @@ from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, FormatError, NotForUs, decode
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.headings import SCENE_BREAK
+from srbwriter.story.outline import SCENE_BREAK
 
 _PAGE = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S

@@ -25,8 +25,9 @@ from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.disk import in_brief, lock_of, making, remove
+from srbwriter.story.disk import Taken, in_brief, lock_of, making, remove
 from srbwriter.story.draft import StoryDraft
+from srbwriter.story.journal import move
 from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
@@ -151,9 +152,9 @@ class Import:
             progress(1)
             while True:
                 try:
-                    path = library.move(self.part, self.target or library.free_path(self.folder, title))
+                    path = move(self.part, self.target or library.free_path(self.folder, title))
                     return Landed(path, title, tuple(draft.notices))
-                except library.Taken:  # another process was faster; try the next name
+                except Taken:  # another process was faster; try the next name
                     if self.target is not None:
                         raise
         finally:

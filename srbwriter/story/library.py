@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from srbwriter import paths
-from srbwriter.story.disk import log_of, not_saved, saving
-from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, NotSaved, TooNew
+from srbwriter.story.disk import LONGEST_NAME, in_brief
+from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, TooNew
 from srbwriter.story.store import SUFFIX, VERSION, last_batch, summary_of
 from srbwriter.story.tree import Rows
 from srbwriter.story.upgrade import read_old
-
-LONGEST_NAME = 150
-"""Bytes of a file name. File systems allow 255; a number, a suffix and the names of its logs need room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +52,9 @@ def info(path: Path) -> StoryInfo:
     try:
         last = last_batch(path)
         shown = last.summary if last.version == VERSION else summary_of(read_old(path).rows)
-        problem = "is damaged" if last.damage is not None or last.behind is not None else ""
-    except OSError as error:  # it cannot be read now
-        problem = str(not_saved(path, error))
+        problem = "is damaged" if last.damage is not None else ""
+    except OSError as error:
+        problem = f"cannot be read: {in_brief(error)}"
     except TooNew as error:
         problem = error.problem
     except DamagedStory:
@@ -67,13 +63,15 @@ def info(path: Path) -> StoryInfo:
     return StoryInfo(path, title, words, nodes, stat.st_mtime, stat.st_size, problem)
 
 
-def stories(folder: Path) -> list[StoryInfo]:
-    """Return the stories in ``folder``, last changed first."""
-    found: list[StoryInfo] = []
-    for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
-        with contextlib.suppress(NotAStory):
-            found.append(info(path))
-    return sorted(found, key=lambda story: (-story.modified, story.title))
+def stories(folder: Path, recent: RecentStories | None = None) -> list[StoryInfo]:
+    """Return the stories in ``folder``, and those opened recently elsewhere, last changed first."""
+    files = [*folder.glob(f"*{SUFFIX}")] if folder.is_dir() else []
+    found: dict[Path, StoryInfo] = {}
+    for path in (*files, *(entry.path for entry in (recent.all() if recent is not None else ()))):
+        if path.resolve() not in found:
+            with contextlib.suppress(NotAStory):
+                found[path.resolve()] = info(path)
+    return sorted(found.values(), key=lambda story: (-story.modified, story.title))
 
 
 def file_name(title: str) -> str:
@@ -82,57 +80,23 @@ def file_name(title: str) -> str:
     return paths.shortened(words, LONGEST_NAME) or "story"
 
 
+def numbered(folder: Path, stem: str, gap: str) -> Path:
+    """Return an unused path in ``folder`` for a story; with a number if there is one of that name."""
+    path, number = folder / f"{stem}{SUFFIX}", 2
+    while path.exists():
+        path, number = folder / f"{stem}{gap}{number}{SUFFIX}", number + 1
+    return path
+
+
 def free_path(folder: Path, title: str) -> Path:
     """Return an unused path in ``folder`` for a new story called ``title``."""
-    slug = file_name(title)
-    path, number = folder / f"{slug}{SUFFIX}", 2
-    while path.exists():
-        path, number = folder / f"{slug}-{number}{SUFFIX}", number + 1
-    return path
+    return numbered(folder, file_name(title), "-")
 
 
 def place_of_second(path: Path, rows: Rows) -> Path:
     """Return an unused path beside ``path`` for the writer's version of it, and name it so in ``rows``."""
     rows["value", "title"] = f"{rows.get(('value', 'title')) or path.stem} (your version)"
     return free_path(path.parent, f"{path.stem} your version")
-
-
-class Taken(NotAStory):
-    """A file of that name exists already."""
-
-
-def move(path: Path, target: Path) -> Path:
-    """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
-    from srbwriter.story.journal import FileLock
-
-    if not path.is_file():
-        raise NotAStory(path, "does not exist")
-    lock = FileLock.take(path.resolve())
-    try:
-        if log_of(path).exists():  # of a program that was killed
-            cure = "open it once, which saves its last words"
-            raise NotSaved(path, "it was not closed", full=False, cure=cure)
-        with saving(path):
-            rename(path, target)
-    except NotSaved as error:
-        if isinstance(error.__cause__, FileExistsError):
-            raise Taken(target, "is already there — choose another name") from None
-        raise
-    finally:
-        lock.release()
-    return target
-
-
-def rename(path: Path, target: Path) -> None:
-    """Rename a file without overwriting another. Raises FileExistsError or OSError."""
-    try:
-        os.link(path, target)  # unlike a rename, a link never overwrites
-    except OSError:  # there is one, or the file system has no links
-        if target.exists():
-            raise FileExistsError(target) from None
-        path.rename(target)
-    else:
-        path.unlink()
 
 
 class Recent(NamedTuple):

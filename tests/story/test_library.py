@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import NotAStory, NotSaved, Story, backup
-from srbwriter.story.library import RecentStories, free_path, info, move, stories
+from srbwriter.story.journal import move
+from srbwriter.story.library import RecentStories, free_path, info, stories
 from srbwriter.story.model import Progress
 from srbwriter.story.tree import IDLE_SECONDS
 from tests.story.branches import generated
