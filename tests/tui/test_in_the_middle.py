@@ -42,7 +42,7 @@ async def test_at_the_end_they_are_branches(open_bench: OpenBench) -> None:
 async def test_typing_behind_a_sentence_by_the_model(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
         story = bench.session.story
-        [branch] = story.begin_branches(story.current, 1)
+        branch = story.begin_branch(story.current)
         story.stream(branch, " It was cold.")
         story.finish(branch, "length")
         story.pick(branch)
