@@ -66,7 +66,5 @@ def read_contents(path: Path) -> tuple[dict[str, Scalar], list[Tensor]]:
     try:
         with path.open("rb") as file:
             return contents(file, path.stat().st_size)
-    except OSError as error:
-        raise ModelError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
     except Damaged as error:
         raise ModelError(str(path), f"the model: {error.problem}", error.cure) from None
