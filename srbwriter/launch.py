@@ -184,7 +184,6 @@ def engine_options(settings: Values) -> EngineOptions:
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
         n_ubatch=settings[keys.UBATCH_SIZE],
-        numa=settings[keys.NUMA] or "",
         host_bytes=None if cache_ram is None else cache_ram << 20,
         disk_dir=str(paths.cache_dir() / "states") if settings[keys.CACHE_DISK] else None,
         disk_bytes=settings[keys.CACHE_DISK] << 20,

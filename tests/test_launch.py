@@ -60,7 +60,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.batch_size": 64,
         "model.ubatch_size": 32,
         "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
-        "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
+        "model.mlock": True, "model.mmap": False, "model.flash_attn": "off",
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,
         "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
         "model.pooling": "last",

@@ -12,7 +12,6 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from srbwriter.config.kinds import ADDRESS, INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, TEXTS, Kind, one_of
 
-Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 Pooling = Literal["mean", "cls", "last"]
@@ -155,10 +154,6 @@ TENSOR_SPLIT = Key[tuple[float, ...]](
 )
 MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapped out", ("--mlock",))
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
-NUMA = Key[Numa | None](
-    "model.numa", one_of(*get_args(Numa)), None,
-    "placement on machines with several memory nodes", ("--numa",),
-)
 FLASH_ATTN = Key[FlashAttention](
     "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa"),
 )

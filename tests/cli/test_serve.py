@@ -128,10 +128,9 @@ UNUSABLE = (
     ("-m .", "this is a folder"),
     ("-m text.gguf", "not a GGUF file"),
     ("-m cut.gguf", "cut short"),
-    ("--lora none.gguf", "this LoRA adapter cannot be read"),
-    ("--lora text.gguf:0.5", "this LoRA adapter"),
-    ("--lora SOUND", "this is no LoRA adapter"),
-    ("-m weights-cut.gguf", "weights-cut.gguf: "),
+    ("--lora none.gguf", "no such file"),
+    ("--lora text.gguf:0.5", "not a GGUF file"),
+    ("-m weights-cut.gguf", "weights-cut.gguf: the model: its tensors are cut short"),
 )
 
 

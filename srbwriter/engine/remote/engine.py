@@ -18,10 +18,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
-from ..backend import WithoutCache
+from ..backend import WithoutCache, close_at_exit
 from ..capabilities import Capabilities
 from ..checks import Checks
-from ..ending import close_at_exit
 from ..generation import Command, Generation
 from ..parameters import validate
 from ..prompt import read_prompt
