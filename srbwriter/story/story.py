@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from uuid import uuid4
 
 from srbwriter.story import backup, outline, search
-from srbwriter.story.disk import log_of, making, saving, state_of
+from srbwriter.story.disk import making, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState
@@ -39,11 +38,12 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.open import Opened, create_story, locked, open_story, read_story, rescue_of
+from srbwriter.story.open import Opened, create_story, locked, open_story
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Rows
+from srbwriter.story.upgrade import read_story
 from srbwriter.story.words import well_formed
 
 
@@ -59,23 +59,28 @@ class Story(TextTree):
         """The unreadable parts of a damaged file; None for an intact one."""
         self._journal: Journal | None = None
         self._seen: object = None
+        self._shown: JsonObject = {}
         self._show(opened)
 
     def _show(self, opened: Opened) -> None:
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
         self._take_in(opened.image.rows)
         self.read_only, self.damage = opened.read_only, opened.image.damage
-        self.second_file = opened.second_file
+        self.second_file, self._shown = opened.second_file, opened.image.summary
         if opened.lock is not None:
             self._journal = Journal(
-                self.file, opened.image.token, opened.lock, self._rows, self._summary,
-                rescue_of(str(self._values.get("uuid", ""))), self._moved,
-            )  # fmt: skip
+                self.file, opened.image, opened.lock, self._rows, self._summary, self._moved
+            )
 
     def _summary(self) -> JsonObject:
-        """Return what a list of stories shows."""
-        with self.lock:
-            return {"title": self.title, "words": self.words(self.current), "nodes": len(self)}
+        """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
+        if self.lock.acquire(timeout=0.1):
+            try:
+                words = self.words(self.current)
+                self._shown = {"title": self.title, "words": words, "nodes": len(self)}
+            finally:
+                self.lock.release()
+        return self._shown
 
     def _hand_over(self, rows: Rows) -> None:
         if self._journal is not None:
@@ -139,9 +144,9 @@ class Story(TextTree):
         """
         if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
             return False
-        now = state_of(self.file), state_of(log_of(self.file))
+        now = state_of(self.file)
         lock, _ = locked(self.file)
-        if now[0] is None or (lock is None and now == self._seen):
+        if now is None or (lock is None and now == self._seen):
             if lock is not None:  # the story was moved or deleted there
                 lock.release()
             return False
@@ -157,9 +162,8 @@ class Story(TextTree):
 
     @property
     def rescue(self) -> Path | None:
-        """The file with the whole story, while the disk takes no words; None if there is none."""
-        file = self._journal.rescue if self._journal is not None else None
-        return file if file is not None and file.exists() else None
+        """The file with the words that the disk does not take; None if there is none."""
+        return self._journal.rescue if self._journal is not None else None
 
     # -- the story ---------------------------------------------------------------------------------
 
@@ -200,12 +204,6 @@ class Story(TextTree):
         with self.together():
             for key, value in (("title", title), ("author", author), ("language", language)):
                 self.put(key, value)
-
-    def set_apart(self, title: str) -> None:
-        """Make this copy of another story independent: give it ``title`` and a UUID of its own."""
-        with self.together():
-            self.rename(title)
-            self.put("uuid", str(uuid4()))
 
     def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
         """Keep a JSON value for an interface; no export has a ``local`` one. This is not an action."""

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Edit, StoryError, files, library
+from srbwriter.story import Edit, Story, StoryError, library
 from srbwriter.story.backup import Backup, backups
+from srbwriter.story.backup import restore as restore_copy
 from srbwriter.story.edits import apply_edits
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import command
@@ -121,11 +122,9 @@ def export(screen: WriteScreen) -> None:
 def _format_of(target: Path) -> str:
     """Return the name of the format of a file to be written. Raises StoryError if it cannot be."""
     from srbwriter import formats
-    from srbwriter.formats import transfer
 
     if (form := formats.for_file(target)) is None:
         raise StoryError(formats.no_extension(target))
-    transfer.check_target(target, force=True)
     return form.name
 
 
@@ -192,7 +191,7 @@ def stories(screen: WriteScreen) -> None:
         if file.resolve() != here:
             screen.app.open_story(file)
 
-    found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
+    found = library.stories(paths.library_dir())
     choices = [Choice(story.path, story.title, about(story)) for story in found]
     screen.ask(Picker("Stories, last changed first", choices, at=screen.session.story.file), chosen)
 
@@ -206,7 +205,10 @@ def new_story(screen: WriteScreen) -> None:
     """Create an empty story in the library."""
 
     def begin(title: str) -> None:
-        screen.app.open_story(files.begin(title.strip() or "Untitled", paths.library_dir()))
+        title = title.strip() or "Untitled"
+        file = library.free_path(paths.library_dir(), title)
+        Story.create(file, title).close()
+        screen.app.open_story(file)
 
     screen.ask(Ask("Title of the new story; it can wait"), begin)
 
@@ -244,8 +246,7 @@ def restore(screen: WriteScreen) -> None:
 
     def bring_back(copy: Backup) -> None:
         session.keep()
-        title = files.moment_title(copy)
-        made = files.copy_as(copy.path, library.free_path(session.story.file.parent, title), title)
+        made = restore_copy(copy, session.story.file.parent)
         screen.app.open_story(made, [f"This is the copy. {session.story.title} is as you left it."])
 
     copies = backups(session.story.backup_folder(paths.backup_dir()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import Blocked, ReadOnly, Story, StoryError, files, library
+from srbwriter.story import Blocked, ReadOnly, Story, StoryError, backup, library
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
@@ -87,8 +87,7 @@ def tell_damage(screen: WriteScreen) -> None:
 
     def answered(key: str) -> None:
         if key == "c" and good is not None:
-            title = files.moment_title(good)
-            made = files.copy_as(good.path, library.free_path(story.file.parent, title), title)
+            made = backup.restore(good, story.file.parent)
             screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
         elif key == "r":
             _recover(screen)
