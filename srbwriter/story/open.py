@@ -63,8 +63,6 @@ def open_story(
             if lock is not None:
                 lock.release()
         elif lock is not None:
-            if path.is_relative_to(paths.library_dir().resolve()):
-                paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
             try:
                 with saving(path):
                     if opened.image.version < VERSION:
