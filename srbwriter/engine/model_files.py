@@ -38,7 +38,7 @@ def sample_digest(path: Path, kind: str = "") -> str:
 def check_file(path: Path) -> None:
     """Refuse what cannot be a GGUF file before llama.cpp sees it. Raises ModelError."""
     if not path.exists():
-        raise ModelError(str(path), "no such file", "correct the path")
+        raise ModelError(str(path), "no such file", "correct the path, or see `srbwriter models`")
     if path.is_dir():
         raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
     try:
@@ -64,8 +64,7 @@ def read_contents(path: Path) -> tuple[dict[str, Scalar], list[Tensor]]:
     """Return the values and tensors that the header of a model lists. Raises ModelError."""
     check_file(path)
     try:
-        with path.open("rb") as file:
-            return contents(file, path.stat().st_size)
+        return contents(path)
     except OSError as error:
         raise ModelError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
     except Damaged as error:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from srbwriter.gguf import Array, Damaged, pairs
+from srbwriter.gguf import Damaged, Texts, pairs
 
 from ..model_files import check_file
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
@@ -29,13 +29,13 @@ def check_vocabulary(path: Path) -> None:
 
     What cannot be followed here is left to llama.cpp, which refuses such files in words.
     """
-    with suppress(OSError, Damaged), path.open("rb") as file:
-        for key, value in pairs(file, path.stat().st_size):
+    with suppress(OSError, Damaged):
+        for key, value in pairs(path):
             if key == _KIND and value == _NONE:
                 problem, cure = "it has no vocabulary, so it writes no text", "choose one that generates text"
                 raise ModelError(str(path), problem, cure)
-            if key == _TOKENS and isinstance(value, Array) and value.holds_texts:
-                tokens = [token for token in value.texts() if token]  # empty ones get names of their own
+            if key == _TOKENS and isinstance(value, Texts):
+                tokens = [token for token in value if token]  # empty ones get names of their own
                 if len(set(tokens)) < len(tokens):
                     problem = "its vocabulary has a token twice"
                     raise ModelError(str(path), problem, "download or convert it again")
