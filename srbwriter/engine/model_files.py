@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 from srbwriter.gguf import Damaged, Scalar, Tensor, contents
@@ -56,7 +57,9 @@ def check_headers(model: Path, adapters: Sequence[Path]) -> None:
         check_file(path)
     _, tensors = read_contents(model)
     size = model.stat().st_size
-    if any(tensor.offset + tensor.size // 8 > size for tensor in tensors):  # no type takes less than a bit
+    if any(
+        tensor.offset + prod(tensor.shape) // 8 > size for tensor in tensors
+    ):  # no type takes less than a bit
         raise ModelError(str(model), "the model: its tensors are cut short", "download it again")
 
 
