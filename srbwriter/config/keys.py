@@ -280,6 +280,8 @@ RETIRED: tuple[Retired, ...] = (
     Retired("interface.keymap", "there is one set of keys, and [keys] changes it"),
     Retired("interface.colours", "TERM and COLORTERM say what the terminal has"),
     Retired("interface.split", "the story has two fifths of the window"),
+    Retired("interface.chapter_goal", "chapters have no goals of their own"),
+    Retired("interface.fps", "panes are painted less often over SSH, and where painting is slow"),
     Retired("interface.spelling", "words are not looked up in a list"),
     Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
     Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),

@@ -1,6 +1,5 @@
 """What srbwriter uses of Textual that is not public: driver, parser of keys, how an app ends.
 
-
 The driver survives being stopped and sent on in every way that a system has.
 Textual 8.2.8 starts a thread that reads the terminal whenever the process is sent on, and counts on having
 ended the one before when it was stopped. SIGSTOP gives no notice, so two threads shared what came in, and the
@@ -114,11 +113,6 @@ class TerminalDriver(LinuxDriver):
         self._app.refresh(layout=True)
 
 
-def own_driver(chosen: type[Driver]) -> type[Driver]:
-    """Return the class to be used where Textual chose one: ours for a terminal of Linux or macOS."""
-    return TerminalDriver if chosen is LinuxDriver else chosen
-
-
 def driver_of(app: App[Any]) -> Driver | None:
     """Return what an app writes to its terminal with; None before it runs."""
     return app._driver  # pyright: ignore[reportPrivateUsage]
@@ -130,7 +124,11 @@ def report_error(app: App[Any], error: Exception) -> None:
 
 
 class FailingApp(App[None]):
-    """An app that ends in words where it fails."""
+    """An app that ends in words where it fails, with our driver for a terminal of Linux or macOS."""
+
+    def get_driver_class(self) -> type[Driver]:
+        chosen = super().get_driver_class()
+        return TerminalDriver if chosen is LinuxDriver else chosen
 
     def failure_words(self, error: Exception) -> str:
         """What is written to the terminal, instead of a page of code, when ``error`` ends the app."""
@@ -139,11 +137,6 @@ class FailingApp(App[None]):
     def _fatal_error(self) -> None:
         self._exit_renderables.append(Text(self.failure_words(self._exception or RuntimeError("unknown"))))
         self._close_messages_no_wait()
-
-
-def install_parser() -> None:
-    """Have Textual's drivers read keys with the parser of this module."""
-    linux_driver.XTermParser = _Parser  # pyright: ignore[reportPrivateImportUsage]
 
 
 class Burst(events.Event):
@@ -184,6 +177,9 @@ class _Parser(XTermParser):
         for key in super()._sequence_to_key_events(sequence):
             name = f"shift+{key.key.lower()}" if key.key.isupper() else key.key
             yield events.Key(f"{ALT}{name}", key.character) if alt else key
+
+
+linux_driver.XTermParser = _Parser  # pyright: ignore[reportPrivateImportUsage]
 
 
 def is_text(event: Message) -> TypeGuard[events.Key]:

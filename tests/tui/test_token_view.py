@@ -35,7 +35,7 @@ async def test_the_chosen_token_is_in_view_where_there_is_room_for_few(open_benc
         bench.engine_until(lambda: view._others() is not None)
         for _ in range(12):
             await bench.press("down")
-            text = str(view.query_one("#tokens-others", Static).content)
+            text = str(view.query_one("#here", Static).content)
             assert "▸" in text
         others = view._others()
         assert others is not None and others[-1].shown in text

@@ -226,12 +226,11 @@ class SettingsDialog(Picker):
     def action_take(self) -> None:
         """Type the setting's value."""
 
-        def ask(row: Row) -> None:
-            def answered(text: str) -> None:
-                row.put(text)
-                self.replace(self._all())
+        self._change(lambda row: self._below.attend(self._ask(row), self))
 
-            value = "" if row.value == OFF else row.value
-            self.ask(Ask(f"{row.title} — {row.help}", value, select=True), answered)
-
-        self._change(ask)
+    async def _ask(self, row: Row) -> None:
+        value = "" if row.value == OFF else row.value
+        text = await self.app.ask(Ask(f"{row.title} — {row.help}", value, select=True))
+        if text is not None:
+            row.put(text)
+            self.replace(self._all())

@@ -74,6 +74,7 @@ class FindBar(Bar[None]):
 
     def on_unmount(self) -> None:
         self._editor.matches = ()
+        self._editor.update()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
         return self._apply is not None or action != "replace_all"
@@ -168,6 +169,7 @@ class FindBar(Bar[None]):
         if self._spans:
             editor.last_search = words
         editor.matches = self._spans
+        editor.update()
         self._show_count()
 
     def _show_count(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 from textual.reactive import reactive
@@ -55,8 +53,3 @@ class StatusLine(Widget):
                 kept = max(0, cell_len(one) + room - 1)
                 return f" {set_cell_size(one, kept)}… {other} "
             (left if len(left) > 1 else right).pop()
-
-
-def matches(words: Sequence[str], *texts: str) -> bool:
-    """Return whether each of ``words`` (lower case) occurs in one of ``texts``."""
-    return all(any(word in text.casefold() for text in texts) for word in words)

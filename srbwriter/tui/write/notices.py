@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
@@ -21,7 +20,6 @@ class Notices:
     def __init__(self, screen: WriteScreen) -> None:
         self._screen, self._session = screen, screen.session
         self._shown: dict[str, object] = {}  # what was shown last of each kind
-        self._name: Future[str] | None = None  # one that may be offered
 
     def _is_new(self, kind: str, now: object) -> bool:
         before, self._shown[kind] = self._shown.get(kind), now
@@ -49,16 +47,15 @@ class Notices:
             screen.notify(str(second), severity="error")
             if story.file == second.ours:
                 library.RecentStories(paths.recent_file()).add(story.file, story.title, time.time())
-        self._watch_names()
+        if self._is_new("round", round_identity(session)) and session.engine is not None:
+            screen.attend(self._offer_name())
 
-    def _watch_names(self) -> None:
+    async def _offer_name(self) -> None:
         """Offer a lorebook entry for a name of the last pages, once a chapter."""
-        session, asked = self._session, self._name
-        if self._is_new("round", round_identity(session)):
-            if session.engine is not None and session.story.read_only is None:
-                self._name = session.book.later(session.book.offer_name)
-        elif asked is not None and asked.done():
-            self._name = None
+        app, book = self._screen.app, self._session.book
+        if self._session.story.read_only is None:
+            asked = book.later(book.offer_name)
+            await app.until(asked.done)
             if asked.exception() is None and (name := asked.result()):
-                way = self._screen.app.way_to("add_to_lore")
-                self._screen.notify(f"{name} is not in the lorebook. {way} writes an entry from the story.")
+                way = app.way_to("add_to_lore")
+                app.notify(f"{name} is not in the lorebook. {way} writes an entry from the story.")

@@ -16,6 +16,7 @@ from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
 if TYPE_CHECKING:
+    from srbwriter.story.backup import Backup
     from srbwriter.tui.write.screen import WriteScreen
 
 _FOLLOW_SECONDS = 1.0
@@ -31,7 +32,7 @@ def receive(screen: WriteScreen) -> None:
         return
     screen.editor.shut(short(why, screen.session.story.file))
     if why.reason is Blocked.DAMAGED:
-        tell_damage(screen)
+        screen.attend(tell_damage(screen))
         return
     screen.notify(short(why, screen.session.story.file), severity="error")
     if why.reason is Blocked.IN_USE:
@@ -78,22 +79,25 @@ def refuse(story: Story) -> None:
         raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
 
 
-def tell_damage(screen: WriteScreen) -> None:
+async def tell_damage(screen: WriteScreen) -> None:
     """Show that the file is damaged, what is left of it, and what to do."""
     story = screen.session.story
     if story.damage is None:
         return
     question, answers, good = damage_question(story, story.damage)
 
-    def answered(key: str) -> None:
-        if key == "c" and good is not None:
-            title = files.moment_title(good)
-            made = files.copy_as(good.path, library.free_path(story.file.parent, title), title)
-            screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
-        elif key == "r":
-            _recover(screen)
+    key = await screen.app.ask(Confirm(question, answers))
+    if key == "c" and good is not None:
+        open_copy(screen, good, "This is the copy. The damaged file is as it was.")
+    elif key == "r":
+        _recover(screen)
 
-    screen.ask(Confirm(question, answers), answered)
+
+def open_copy(screen: WriteScreen, copy: Backup, words: str) -> None:
+    """Make a story of a copy of this one, and open it."""
+    title = files.moment_title(copy)
+    made = files.copy_as(copy.path, library.free_path(screen.session.story.file.parent, title), title)
+    screen.app.open_story(made, [words])
 
 
 def _recover(screen: WriteScreen) -> None:
