@@ -285,8 +285,8 @@ def check_keys(value: object) -> str:
 
 def shown_name(key: str) -> str:
     """Return the character that a key types, or else its name, as :func:`check_keys` accepts it."""
-    sign = key_to_character(key)
-    return sign if sign and sign in string.punctuation.replace(",", "") else key
+    sign = format_key(key)
+    return sign if sign in string.punctuation.replace(",", "") else key
 
 
 @cache

@@ -158,7 +158,8 @@ class _Parser(XTermParser):
     def feed(self, data: str) -> Iterable[Message]:
         """Return the events of one read; its keys together where they are text."""
         found = list(super().feed(data))
-        if sum(is_text(event) or _is_alt(event) for event in found) < _TEXT:
+        alt = (isinstance(e, events.Key) and e.character and e.key.startswith(ALT) for e in found)  # or esc
+        if sum(map(bool, alt)) + sum(map(is_text, found)) < _TEXT:
             return found
         parts: list[Message] = []
         for typed, group in groupby(found, lambda event: isinstance(event, events.Key | events.Paste)):
@@ -187,8 +188,3 @@ def is_text(event: Message) -> TypeGuard[events.Key]:
     if not isinstance(event, events.Key) or not event.character or "+" in event.key:
         return False
     return unicodedata.category(event.character[0]) not in ("Cc", "Cs")
-
-
-def _is_alt(event: Message) -> bool:
-    """Whether a key may be an escape and a character right behind it."""
-    return isinstance(event, events.Key) and event.character is not None and event.key.startswith(ALT)

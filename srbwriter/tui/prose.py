@@ -382,7 +382,9 @@ class Prose(Keyed, Widget, can_focus=True):
         if changed:
             self.refresh(*changed)
         if self.has_focus and self.CURSOR:
-            self.app.cursor_position = self.content_region.offset + self._cursor_offset()
+            row = next((y for y, row in enumerate(self._rows) if row.here), 0)
+            at = Offset(self._column(self.cursor), row + self.TOP_ROWS)
+            self.app.cursor_position = self.content_region.offset + at
 
     def _clamp(self) -> None:
         """Show no rows behind the end of the text or of the first paragraph, as long as there are others."""
@@ -415,10 +417,6 @@ class Prose(Keyed, Widget, can_focus=True):
             if low < first + len(shown) and high > first
         )
         return _Row(place, first, last, shown, inside, here)
-
-    def _cursor_offset(self) -> Offset:
-        row = next((y for y, row in enumerate(self._rows) if row.here), 0)
-        return Offset(self._column(self.cursor), row + self.TOP_ROWS)
 
     # ---- painting
 

@@ -85,13 +85,10 @@ class Page(Keyed, AppScreen[Result]):
         switch_help(self)
 
     def on_key(self, event: events.Key) -> None:
-        if event.key in self._opened_by():
+        known = self.app.known_keys
+        if event.key in (*known.plain.get(self.OPENED_BY, []), *known.anywhere.get(self.OPENED_BY, [])):
             event.stop()
             self.action_close()
-
-    def _opened_by(self) -> list[str]:
-        known = self.app.known_keys
-        return [*known.plain.get(self.OPENED_BY, []), *known.anywhere.get(self.OPENED_BY, [])]
 
 
 def helps(screen: Screen[Any]) -> bool:

@@ -79,11 +79,11 @@ class ContextView(Dialog[None]):
         refuse(story)
         now = story.settings(ROOT).request or REQUEST
         draft = self._session.draft("request")
-        self.app.push_screen(Sheet("Request", now, _ABOUT_REQUEST, self._take_request, draft))
 
-    def _take_request(self, text: str) -> bool:
-        own = text.strip()
-        return self._put(request=own if own not in ("", REQUEST) else None)
+        def take(text: str) -> bool:
+            return self._put(request=text.strip() if text.strip() not in ("", REQUEST) else None)
+
+        self.app.push_screen(Sheet("Request", now, _ABOUT_REQUEST, take, draft))
 
     @action("f", "frame on or off")
     def action_switch_frame(self) -> None:

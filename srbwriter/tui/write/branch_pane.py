@@ -14,7 +14,6 @@ from rich.cells import set_cell_size
 from rich.segment import Segment
 from textual.binding import Binding
 from textual.geometry import Region
-from textual.reactive import reactive
 from textual.strip import Strip
 
 from srbwriter.engine.generation import Branch, Cursor
@@ -46,9 +45,6 @@ class BranchPane(Prose, inherit_bindings=False):
     }
     """
 
-    stale: reactive[bool] = reactive(False)
-    """Whether the text before the branch has changed since the branch was written."""
-
     def __init__(self, index: int) -> None:
         super().__init__(read_only=True)
         self.index = index
@@ -62,6 +58,7 @@ class BranchPane(Prose, inherit_bindings=False):
         self.is_scrolled = False  # by the reader, since the branch was shown
         self.words_at = math.inf  # when the first words of its branch were shown (monotonic seconds)
         self.facts = ""  # the marks and the note of the branch, as the head shows them
+        self.stale = False  # whether the text before the branch has changed since the branch was written
         self.is_key = True  # whether the number is the key that picks the branch
         self.head: str = ""
         """The header line, as painted."""
@@ -77,6 +74,7 @@ class BranchPane(Prose, inherit_bindings=False):
         """Show another branch from its beginning; with ``again`` the same one, where it was scrolled to."""
         take, place = self.take, self.first_visible if self.is_scrolled and not self.follow else None
         self.branch, self._read_to, self._whole, self.take = branch, None, "", None
+        self.stale = False
         if not again:
             self.is_scrolled, self.follow, self.words_at = False, self.follows, math.inf
         self._put_text("")
@@ -147,21 +145,12 @@ class BranchPane(Prose, inherit_bindings=False):
         hidden = bool(self.size) and not self.follow and self.ends_below
         return head_line(self.number, parts, hidden, self.size.width - 1)
 
-    def show_facts(self, facts: str) -> None:
-        """Show marks and a note in the head."""
-        if self.facts != facts:
-            self.facts = facts
+    def show_state(self, facts: str, stale: bool, is_key: bool) -> None:
+        """Show what is known of the branch, in the head, whether it is stale, and whether its number is a
+        key."""
+        if (facts, stale, is_key) != (self.facts, self.stale, self.is_key):
+            self.facts, self.stale, self.is_key, self.head = facts, stale, is_key, ""
             self._set_head()
-
-    def show_key(self, is_key: bool) -> None:
-        """Show the number as a key cap, or plainly where digits are text."""
-        if self.is_key != is_key:
-            self.is_key = is_key
-            self.refresh(Region(0, 0, self.size.width, 1))
-
-    def watch_stale(self) -> None:
-        self._set_head()
-        self.update()
 
     def paint_top(self, y: int) -> Strip:
         name, branch = "head", self.branch

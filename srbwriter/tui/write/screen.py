@@ -283,27 +283,6 @@ class WriteScreen(AppScreen[None]):
             write = self.app.way_to("generate")
             self.notify(f"“{known.title}” is for a branch, and there is none yet. {write} writes branches.")
 
-    def show_mode(self) -> None:
-        """Show where keys go."""
-        pane, top = self.focused, self.app.screen
-        if not self.on_top:
-            self.status_line.mode = top.badge if isinstance(top, Page) else "MENU"
-        elif (panel := self._in_panel) is not None:
-            self.status_line.mode = panel.badge
-        elif isinstance(pane, BranchPane):
-            self.status_line.mode = f"BRANCH {pane.number}"
-        else:
-            self.status_line.mode = "STORY" if pane is self.editor or self.unchosen else "—"
-
-    def _show_keys(self) -> None:
-        self.show_mode()
-        self.grid.show_keys(picks := self.unchosen or self.on_branch)
-        self.editor.digits_pick = self.unchosen
-        self.query_one(Footer).visible = self.on_top  # the screen above shows its own keys
-        if (keys := (picks, self._steps_back())) != self._keys:
-            self._keys = keys
-            self.refresh_bindings()
-
     @on(events.DescendantFocus)
     def _focus_moved(self) -> None:
         if self.focused is not self.editor:
@@ -315,8 +294,23 @@ class WriteScreen(AppScreen[None]):
     @on(events.DescendantFocus)
     @on(events.ScreenSuspend)
     @on(events.ScreenResume)
-    def _keys_changed(self) -> None:
-        self._show_keys()
+    def _show_keys(self) -> None:
+        """Show where keys go, and what they do."""
+        pane, top = self.focused, self.app.screen
+        if not self.on_top:
+            self.status_line.mode = top.badge if isinstance(top, Page) else "MENU"
+        elif (panel := self._in_panel) is not None:
+            self.status_line.mode = panel.badge
+        elif isinstance(pane, BranchPane):
+            self.status_line.mode = f"BRANCH {pane.number}"
+        else:
+            self.status_line.mode = "STORY" if pane is self.editor or self.unchosen else "—"
+        self.editor.digits_pick = self.unchosen
+        self.query_one(Footer).visible = self.on_top  # the screen above shows its own keys
+        if (keys := (self.unchosen or self.on_branch, self._steps_back())) != self._keys:
+            self._keys = keys
+            self.refresh_bindings()
+            self.pump.wake()
 
     def go_to_story(self) -> None:
         if self.size.width < LASTS:
@@ -420,7 +414,6 @@ class WriteScreen(AppScreen[None]):
             blank: list[None] = [None] * self.session.n
             branches = current.branches if current is not None and count else blank
             self.grid.show(branches, again, current.prefix if current is not None else None)
-            self.grid.show_stale(self.session.stale)
             tokens = Tokens.of(self.session)
             self.grid.colour(tokens if tokens.gather else None)
         self.grid.pull()
@@ -437,10 +430,10 @@ class WriteScreen(AppScreen[None]):
         branches = current.branches if current is not None else []
         if pane is not None and not pane.thoughts.end:  # whose pick omits them
             LookAhead.of(self.session).focus(pane.index, pane.take)
-        self.grid.show_stale(self.session.stale)
         for pane, branch in zip(self.grid.panes, branches, strict=False):
             facts = status.branch_facts(self.session, pane.index, pane.take)
-            pane.show_facts(" · ".join(filter(None, [*facts, sampling_words(branch, self._usual)])))
+            words = " · ".join(filter(None, [*facts, sampling_words(branch, self._usual)]))
+            pane.show_state(words, self.session.stale, self.unchosen or self.on_branch)
         self._show_keys()
         self.notices.watch()
         self.app.show_title(self.session.story.title, self.writing)

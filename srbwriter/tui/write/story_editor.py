@@ -17,7 +17,6 @@ from srbwriter.tui.write.colours import Spans
 
 _PLACEHOLDER = "Begin here …"
 _SAY_AGAIN_SECONDS = 4.0  # between two messages that the story is read-only
-_COVERED = 6  # rows at the bottom that a bar may cover
 
 
 class StoryEditor(Prose):
@@ -99,10 +98,6 @@ class StoryEditor(Prose):
             here = self.matches[index] == self.selection
             yield *self.matches[index], "match-here" if here else "match"
             index += 1
-
-    def select_match(self, start: int, end: int) -> None:
-        """Select a span, and show it above a bar at the bottom."""
-        self.select(start, end, covered=_COVERED)
 
     @property
     def view(self) -> tuple[int, int, int]:
