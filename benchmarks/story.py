@@ -22,7 +22,9 @@ from itertools import cycle
 from pathlib import Path
 
 from srbwriter.story import ROOT, Edit, Story
-from srbwriter.story.model import DraftNode, Generation, Span, StoryDraft
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import Span
+from srbwriter.story.node import Node
 
 SIBLINGS = 5
 LEVELS_AT_ONCE = 4000
@@ -57,20 +59,20 @@ def draft(nodes: int, words: int, seed: int = 1) -> StoryDraft:
     known = lexicon(rng)
     weights = [1 / (rank + 1) for rank in range(_VOCABULARY)]  # Zipf, as in a language
     each = max(1, words // nodes)
-    made = [DraftNode(id="1", author="writer")]
-    parent, number = "1", 2
-    while len(made) < nodes:
-        names = [str(number + i) for i in range(min(SIBLINGS, nodes - len(made)))]
-        number += len(names)
-        for order, name in enumerate(names):
+    made = StoryDraft(title="Bench")
+    parent = ROOT
+    while len(made.nodes) < nodes:
+        first = len(made.nodes) + 1
+        for order in range(min(SIBLINGS, nodes - len(made.nodes))):
             text = " " + " ".join(rng.choices(known, weights, k=each - 1)) + ".\n"
             ids = [rng.randrange(32_000) for _ in range(each * 4 // 3)]
-            run = Span(text, "model", tuple(ids), "bench", (-0.5,) * len(ids))
-            made.append(DraftNode(name, parent, order, text, "model", [run], Generation(order, {}, "bench")))
-        parent = names[0]
-        if len(made) // SIBLINGS % LEVELS_AT_ONCE == 0:
-            parent = "1"  # another beginning
-    return StoryDraft(made, made[-1].parent_id or "1", title="Bench")
+            node = Node(first + order, parent, order, author="model", model="bench", seed=order)
+            node.spans = (Span(text, "model", tuple(ids), "bench", (-0.5,) * len(ids)),)
+            made.nodes[node.id] = node
+        made.current, parent = parent, first
+        if len(made.nodes) // SIBLINGS % LEVELS_AT_ONCE == 0:
+            parent = ROOT  # another beginning
+    return made
 
 
 def measure(path: Path) -> list[Line]:

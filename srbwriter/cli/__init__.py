@@ -130,7 +130,6 @@ def _code(error: Exception) -> Exit | None:
     from srbwriter.formats import FormatError
     from srbwriter.models.files import ModelsError
     from srbwriter.story import Refused, StoryError
-    from srbwriter.story.model import DraftError
 
     match error:
         case Failure():
@@ -139,7 +138,7 @@ def _code(error: Exception) -> Exit | None:
             return Exit.USAGE
         case ModelError() | ModelsError():
             return Exit.MODEL
-        case EngineError() | StoryError() | DraftError() | FormatError() | OSError():
+        case EngineError() | StoryError() | FormatError() | OSError():
             return Exit.ERROR
         case _:
             return None

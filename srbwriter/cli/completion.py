@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 
 from srbwriter import paths
 from srbwriter.cli import app, flags
@@ -47,9 +48,8 @@ def run_completion(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter completion zsh > ~/.zfunc/_srbwriter      with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
       srbwriter completion fish > ~/.config/fish/completions/srbwriter.fish
     """
-    print(
-        "\n".join(map(plain, _names(arguments.what))) if arguments.what in NAMES else _script(arguments.what)
-    )
+    what = arguments.what
+    print("\n".join(map(plain, _names(what))) if what in NAMES else _script(what))
     return Exit.OK
 
 
@@ -58,7 +58,9 @@ def _names(kind: str) -> list[str]:
     if kind == "stories":
         from srbwriter.story import files
 
-        return [story.title for story in files.known(paths.library_dir(), recents())]
+        known = files.known(paths.library_dir(), recents())
+        counts = Counter(story.title.casefold() for story in known)  # of one title the files
+        return [s.title if counts[s.title.casefold()] == 1 else str(s.path) for s in known]
     if kind == "models":
         from srbwriter.models import local_models
 

@@ -124,9 +124,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     stories = files.known(paths.library_dir(), recents())
     if arguments.json:
-        names = ("title", "words", "nodes", "modified", "size", "problem")
-        rows = [{"path": str(s.path), **{name: getattr(s, name) for name in names}} for s in stories]
-        print(document(rows))
+        print(document([{**asdict(story), "path": str(story.path)} for story in stories]))
         return Exit.OK
     if not stories:
         say("there is no story yet; srbwriter begins one, and so does `srbwriter new TITLE`")
@@ -134,7 +132,8 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
     cells = [("title", "words", "changed", "file")]
     for story in stories:
         changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(story.modified))
-        cells.append((story.title, "?" if story.problem else str(story.words), changed, str(story.path)))
+        title = story.title if len(story.title) <= 40 else f"{story.title[:39]}…"
+        cells.append((title, "?" if story.problem else str(story.words), changed, str(story.path)))
         if story.problem:
             say(f"{story.path} {story.problem} (srbwriter check says more)")
     print(columns(cells, right=(1,)))

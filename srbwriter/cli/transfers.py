@@ -45,7 +45,6 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
 
       srbwriter export orchard -o orchard.epub
       srbwriter export orchard.srbw -o orchard.json
-      srbwriter export orchard -o orchard.loom.json
       srbwriter export orchard -o - --format text | wc -w
     """
     from srbwriter import formats
@@ -121,7 +120,7 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
         )  # fmt: skip
         if file == _STREAM:
             data = sys.stdin.buffer.read()
-            work = replace(work, file=Path("standard input"), data=data, untitled="Imported story")
+            work = replace(work, file=Path("standard input"), data=data)
         try:
             landed = work.run()
         except (StoryError, formats.FormatError) as error:  # the other files are imported

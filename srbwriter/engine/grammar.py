@@ -35,8 +35,9 @@ _WHITESPACE = r"\x20|\x0A{1,2}[\x20\x09]{0,20}"
 # Its limit of 50,000 items a step stops rules as plain as `("." | x)+`; a million take some 40 ms.
 _MOST_IN_ROW = {"grammar": 500, "json_schema": 2000, "regex": 500}
 _MOST_ITEMS = 1_000_000
-_MOST_WORDS = 200  # characters of llguidance's own reason
-_PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
+_PLACE = re.compile(
+    r"^(?:at )?(\d+)\(\d+\): (?:failed to compile JSON schema: |invalid regex .*\(in regex\): )?", re.DOTALL
+)
 _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
 
@@ -53,9 +54,9 @@ def compile_grammar(name: str, text: str, model: Model) -> GrammarConstraint:
         if not made.exhausted:
             return made
         error = matcher.get_error().strip()
-    if name == "json_schema":  # in one line, without the place in what was made of it
-        error = _PLACE.sub("", error.partition("\n")[0])
-    raise InvalidRequest(name, error)
+    # In one line, without what was made of it: only Lark is as the client wrote it.
+    words = _PLACE.sub(r"line \1: " if name == "grammar" else "", re.split(r"\n +\d+ \|", error)[0])
+    raise InvalidRequest(name, " ".join(words.rpartition("error: ")[2].split()))
 
 
 def _from_gbnf(text: str, model: Model) -> list[str]:
@@ -120,8 +121,7 @@ class GrammarConstraint:
 
     def trouble(self) -> str:
         if self.exhausted:
-            reason = " ".join(self._matcher.get_error().split())
-            return f"it is too large or too intricate to be followed: {reason[:_MOST_WORDS]}"
+            return "it is too large or too intricate to be followed"
         return "" if self._matcher.is_accepting() else "no token of this model can go on from here"
 
     def fork(self) -> GrammarConstraint:

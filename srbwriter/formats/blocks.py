@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 
 from srbwriter.formats.draft import Grower
 from srbwriter.formats.inline import Inline, marked, plain
-from srbwriter.story.headings import heading_line, is_scene_break
-from srbwriter.story.model import DraftNode, Marks, StoryDraft
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.headings import is_scene_break
+from srbwriter.story.outline import outline
 
 Kind = Literal["title", "author", "heading", "paragraph", "item", "break", "note", "comment"]
 
@@ -21,9 +22,7 @@ NOTE = re.compile(r"\[\^([^\]\s]+)\]")
 """Where a footnote belongs."""
 
 _NOTE_TEXT = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
-_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
-_LINE_END = re.compile("\n")
-_FENCE_OR_HEADING = re.compile(r"^(?:(```)|#{1,6}[ \t]+\S)", re.MULTILINE)
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _SAID_BY_MARKS = re.compile(r"^(?=#{1,6}[ \t]+\S|```)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -54,33 +53,10 @@ def block_of(kind: Kind, parts: Sequence[Inline], level: int = 0) -> Iterator[Bl
         yield Block(kind, max(1, min(level, 6)), _SPACE.sub(" ", marked(parts)).strip())
     elif is_scene_break(words):
         yield Block("break", 0, words.strip())
-    else:
-        yield Block(kind, level, "\n".join(_lines(parts)))
-
-
-def _lines(parts: Sequence[Inline]) -> Iterator[str]:
-    """Yield the lines of a paragraph, marked together; stars in a line of their own are no marks."""
-    together: list[Inline] = []
-    lines: list[list[Inline]] = [[]]
-    for part in parts:
-        first, *others = part.text.split("\n")
-        lines[-1].append(part._replace(text=first))
-        lines += ([part._replace(text=other)] for other in others)
-    for line in lines:
-        text = "".join(part.text for part in line)
-        if not is_scene_break(text):
-            together += [Inline("\n"), *line] if together else line
-            continue
-        if together:
-            yield _escaped(marked(together))
-            together = []
-        yield text.strip()
-    if together:
-        yield _escaped(marked(together))
-
-
-def _escaped(text: str) -> str:
-    return _SAID_BY_MARKS.sub(r"\\", text)
+    else:  # each line is marked by itself
+        pieces = ((part, piece) for part in parts for piece in re.split("(\n)", part.text))
+        parts = [Inline("\n") if piece == "\n" else part._replace(text=piece) for part, piece in pieces]
+        yield Block(kind, level, _SAID_BY_MARKS.sub(r"\\", marked(parts)))
 
 
 def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> StoryDraft:
@@ -103,7 +79,7 @@ def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> S
         nonlocal here
         if texts or comments:
             text = "".join([*texts, *(f"\n\n{note}" for note in notes), gap])
-            here = grower.add(here, DraftNode("", text=text, marks=Marks(note="\n".join(comments))))
+            here = grower.add(here, text, note="\n".join(comments))
             for held in (texts, notes, comments):
                 held.clear()
 
@@ -146,37 +122,28 @@ class Chapter(NamedTuple):
 
 def heading_starts(text: str) -> list[int]:
     """Return where headings start; a line inside fenced code is none."""
-    starts: list[int] = []
-    fenced = False
-    for match in _FENCE_OR_HEADING.finditer(text):
-        if match[1]:
-            fenced = not fenced
-        elif not fenced:
-            starts.append(match.start())
-    return starts
+    return [heading.begin for heading in outline(text) if heading.level]
 
 
 def blocks_of(text: str) -> Iterator[Block]:
     """Yield the blocks of a text. Blank lines separate paragraphs, or line ends in a chapter without them."""
-    starts = heading_starts(text)
-    for low, high in zip([0, *starts], [*starts, len(text)], strict=True):
-        if low < high and (low or low in starts) and (heading := heading_line(text, low)) is not None:
-            yield Block("heading", heading[0], heading[1])
-            low = heading[2]
-        part = text[low:high].strip("\n")
-        gap = _BLANK_LINES if _BLANK_LINES.search(part) else _LINE_END
-        for paragraph in gap.split(part):
-            lines: list[str] = []
-            for line in [*paragraph.split("\n"), ""]:
-                ends = not line.strip() or is_scene_break(line)
-                if ends and lines:
-                    words = "\n".join(lines)
-                    yield Block("note" if _NOTE_TEXT.match(words) else "paragraph", 0, words)
-                    lines = []
-                if ends and line.strip():
-                    yield Block("break", 0, line.strip())
-                elif not ends:
-                    lines.append(line)
+    headings = [heading for heading in outline(text) if heading.level]
+    starts = [0, *(heading.end for heading in headings)]
+    ends = [*(heading.begin for heading in headings), len(text)]
+    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if place:
+            yield Block("heading", headings[place - 1].level, headings[place - 1].title)
+        part, held = text[start:end].strip("\n"), list[str]()
+        by_lines = not _BLANK_LINE.search(part)
+        for line in [*part.split("\n"), ""]:
+            if held and (by_lines or not line.strip() or is_scene_break(line)):
+                words = "\n".join(held)
+                yield Block("note" if _NOTE_TEXT.match(words) else "paragraph", 0, words)
+                held = []
+            if is_scene_break(line):
+                yield Block("break", 0, line.strip())
+            elif line.strip():
+                held.append(line)
 
 
 def chapters(draft: StoryDraft) -> list[Chapter]:

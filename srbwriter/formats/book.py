@@ -15,11 +15,11 @@ import zipfile
 from collections.abc import Callable, Iterable
 from html import escape
 
-from srbwriter.formats.blocks import NOTE, Block, Chapter, chapters, plain_title, xml_characters
+from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title, xml_characters
 from srbwriter.formats.draft import write_time
 from srbwriter.formats.inline import Inline, inlines
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
-from srbwriter.story.model import StoryDraft
 
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
@@ -65,10 +65,14 @@ _WORD_RELS = f"""{_XML}<Relationships xmlns="{_RELS}">
 <Relationship Id="rId1" Type="{_OFFICE}/relationships/styles" Target="styles.xml"/>
 <Relationship Id="rId2" Type="{_OFFICE}/relationships/footnotes" Target="footnotes.xml"/>
 </Relationships>"""
-_HEADINGS = {f"Heading{level}": points for level, points in enumerate((16, 14, 13, 12, 12, 12), 1)}
 _TEXT = '<w:t xml:space="preserve">'
 _SPECIALS = {"\t": f"</w:t><w:tab/>{_TEXT}", "\n": f"</w:t><w:br/>{_TEXT}", "\r": f"</w:t><w:br/>{_TEXT}"}
 _FIRST, _FOLLOWING, _BREAK = "FirstParagraph", "BodyText", "SceneBreak"
+_RAISED = '<w:rPr><w:rStyle w:val="FootnoteReference"/></w:rPr>'
+_LETTER = (
+    '<w:sectPr><w:pgSz w:w="12240" w:h="15840"/><w:pgMar w:top="1440" w:right="1440" w:bottom="1440"'
+    ' w:left="1440" w:header="720" w:footer="720" w:gutter="0"/></w:sectPr>'
+)
 _SEPARATORS = "".join(
     f'<w:footnote w:type="{kind}" w:id="{number}"><w:p><w:r><w:{kind}/></w:r></w:p></w:footnote>'
     for number, kind in ((-1, "separator"), (0, "continuationSeparator"))
@@ -79,42 +83,32 @@ def write_docx(draft: StoryDraft) -> bytes:
     """The path as a Word document."""
     paragraphs: list[str] = []
     notes: list[str] = []
-    first = True
 
-    def add(style: str, parts: Iterable[Inline], labels: dict[str, str]) -> None:
-        nonlocal first
+    def refer(words: str) -> str:
+        """Write a footnote; return what points to it."""
+        number = len(notes) + 1
+        mark = f"<w:r>{_RAISED}<w:footnoteRef/></w:r><w:r>{_TEXT} </w:t></w:r>"
+        form = '<w:pPr><w:pStyle w:val="FootnoteText"/></w:pPr>'
+        runs = "".join(map(_run, inlines(words)))
+        notes.append(f'<w:footnote w:id="{number}"><w:p>{form}{mark}{runs}</w:p></w:footnote>')
+        return f'<w:r>{_RAISED}<w:footnoteReference w:id="{number}"/></w:r>'
 
-        def refer(label: str) -> str:
-            number = len(notes) + 1
-            words = "".join(_run(part) for part in inlines(labels[label]))
-            mark = f"<w:r>{_RAISED}<w:footnoteRef/></w:r><w:r>{_TEXT} </w:t></w:r>"
-            notes.append(
-                f'<w:footnote w:id="{number}"><w:p><w:pPr><w:pStyle w:val="FootnoteText"/></w:pPr>'
-                f"{mark}{words}</w:p></w:footnote>"
-            )
-            return f'<w:r>{_RAISED}<w:footnoteReference w:id="{number}"/></w:r>'
-
-        runs = "".join(_with_notes(part, labels, _run, refer) for part in parts)
+    def add(style: str, runs: str) -> None:
         paragraphs.append(f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr>{runs}</w:p>')
-        first = style not in (_FIRST, _FOLLOWING)
 
     for style, words in (("Title", draft.title.strip()), ("Author", draft.byline.strip())):
         if words:
-            add(style, [Inline(words)], {})
+            add(style, _run(Inline(words)))
+    style = _FIRST
     for chapter in chapters(draft):
         for block in chapter.blocks:
-            match block.kind:
-                case "heading":
-                    add(f"Heading{block.level}", inlines(block.text), chapter.notes)
-                case "break":
-                    add(_BREAK, [Inline(block.text)], {})
-                case _:
-                    add(_FIRST if first else _FOLLOWING, inlines(block.text), chapter.notes)
-    page = (
-        '<w:sectPr><w:pgSz w:w="12240" w:h="15840"/><w:pgMar w:top="1440" w:right="1440" w:bottom="1440"'
-        ' w:left="1440" w:header="720" w:footer="720" w:gutter="0"/></w:sectPr>'
-    )
-    body = f"<w:body>{''.join(paragraphs)}{page}</w:body>"
+            if block.kind == "break":
+                add(_BREAK, _run(Inline(block.text)))
+            else:
+                runs = _with_notes(block.text, chapter.notes, _run, refer)
+                add(f"Heading{block.level}" if block.kind == "heading" else style, runs)
+            style = _FIRST if block.kind in ("heading", "break") else _FOLLOWING
+    body = f"<w:body>{''.join(paragraphs)}{_LETTER}</w:body>"
     footnotes = f"<w:footnotes {_SPACES}>{_SEPARATORS}{''.join(notes)}</w:footnotes>"
     parts = {
         "[Content_Types].xml": _TYPES,
@@ -128,9 +122,6 @@ def write_docx(draft: StoryDraft) -> bytes:
     return _archive(parts.items())
 
 
-_RAISED = '<w:rPr><w:rStyle w:val="FootnoteReference"/></w:rPr>'
-
-
 def _run(part: Inline) -> str:
     look = "<w:b/>" * part.strong + "<w:i/>" * part.emphasis
     words = re.sub("[\t\n\r]", lambda found: _SPECIALS[found[0]], _xml(part.text))
@@ -138,66 +129,63 @@ def _run(part: Inline) -> str:
 
 
 def _with_notes(
-    part: Inline, notes: dict[str, str], show: Callable[[Inline], str], refer: Callable[[str], str]
+    text: str, notes: dict[str, str], show: Callable[[Inline], str], refer: Callable[[str], str]
 ) -> str:
-    """Return words as ``show`` writes them, with what ``refer`` writes where a footnote belongs."""
+    """Return a block as ``show`` writes its words; ``refer`` makes of a footnote what points to it."""
     shown: list[str] = []
-    at = 0
-    for found in NOTE.finditer(part.text):
-        if found[1] in notes:
-            before = part.text[at : found.start()]
-            shown += [show(part._replace(text=before)) if before else "", refer(found[1])]
-            at = found.end()
-    rest = part.text[at:]
-    return "".join([*shown, show(part._replace(text=rest)) if rest or not shown else ""])
+    for part in inlines(text):
+        at = 0
+        for found in NOTE.finditer(part.text):
+            if found[1] in notes:
+                before = part._replace(text=part.text[at : found.start()])
+                shown += [show(before) if before.text else "", refer(notes[found[1]])]
+                at = found.end()
+        shown += [show(part._replace(text=part.text[at:]))] if part.text[at:] else []
+    return "".join(shown)
 
 
 def _core(draft: StoryDraft) -> str:
     """Return the document's properties."""
-    modified = draft.modified if draft.modified is not None else draft.created
-    moments = "".join(
-        f'<dcterms:{name} xsi:type="dcterms:W3CDTF">{write_time(moment)}</dcterms:{name}>'
-        for name, moment in (("created", draft.created), ("modified", modified))
-        if moment is not None
-    )
     spaces = (
         'xmlns:cp="http://schemas.openxmlformats.org/package/2006/metadata/core-properties"'
         ' xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:dcterms="http://purl.org/dc/terms/"'
         ' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
     )
-    said = (
-        ("title", draft.title), ("creator", draft.byline), ("identifier", draft.id),
-        ("language", language_tag(draft.language) or ""),
-    )  # fmt: skip
-    words = "".join(f"<dc:{name}>{_xml(value[:255])}</dc:{name}>" for name, value in said if value)
-    return f"{_XML}<cp:coreProperties {spaces}>{words}{moments}</cp:coreProperties>"
+    said = {
+        "title": draft.title, "creator": draft.byline, "identifier": draft.id,
+        "language": language_tag(draft.language) or "",
+    }  # fmt: skip
+    words = "".join(f"<dc:{name}>{_xml(value[:255])}</dc:{name}>" for name, value in said.items() if value)
+    for name, moment in (("created", draft.created), ("modified", draft.modified or draft.created)):
+        if moment is not None:
+            words += f'<dcterms:{name} xsi:type="dcterms:W3CDTF">{write_time(moment)}</dcterms:{name}>'
+    return f"{_XML}<cp:coreProperties {spaces}>{words}</cp:coreProperties>"
 
 
 def _styles(language: str) -> str:
     """Return one serif font, headings in black: a manuscript rather than a brochure."""
     lang = f'<w:lang w:val="{language}"/>' if language else ""
-    line, rule, around = "w:line", 'w:lineRule="auto"', 'w:before="240" w:after="240"'
     fonts = '<w:rFonts w:ascii="Times New Roman" w:hAnsi="Times New Roman" w:cs="Times New Roman"/>'
+    spacing = '<w:spacing w:after="0" w:line="360" w:lineRule="auto"/>'
+    centred = '<w:spacing w:before="240" w:after="240"/><w:jc w:val="center"/>'
     styles = [
         f'<w:docDefaults><w:rPrDefault><w:rPr>{fonts}<w:sz w:val="24"/><w:szCs w:val="24"/>{lang}</w:rPr>'
-        '</w:rPrDefault><w:pPrDefault><w:pPr><w:spacing w:after="0" w:line="360" w:lineRule="auto"/></w:pPr>'
-        "</w:pPrDefault></w:docDefaults>",
+        f"</w:rPrDefault><w:pPrDefault><w:pPr>{spacing}</w:pPr></w:pPrDefault></w:docDefaults>",
         '<w:style w:type="paragraph" w:default="1" w:styleId="Normal"><w:name w:val="Normal"/><w:qFormat/>'
         "</w:style>",
         '<w:style w:type="character" w:styleId="FootnoteReference"><w:name w:val="footnote reference"/>'
         '<w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>',
-        _style("FootnoteText", "footnote text", f'<w:spacing {line}="240" {rule}/>', '<w:sz w:val="20"/>'),
+        _style("FootnoteText", "footnote text", '<w:spacing w:line="240"/>', '<w:sz w:val="20"/>'),
         _style(_FIRST, "First Paragraph", "", following=_FOLLOWING),
         _style(_FOLLOWING, "Body Text", '<w:ind w:firstLine="432"/>'),
-        _style(_BREAK, "Scene Break", f'<w:spacing {around}/><w:jc w:val="center"/>', "", _FIRST),
+        _style(_BREAK, "Scene Break", centred, "", _FIRST),
+        _style("Author", "Author", centred, '<w:sz w:val="28"/>', _FIRST),
+        _style("Title", "Title", centred, '<w:b/><w:sz w:val="44"/>', _FIRST),
     ]
-    for name, points in {"Title": 22, "Author": 14, **_HEADINGS}.items():
-        level = f'<w:outlineLvl w:val="{int(name[-1]) - 1}"/>' if name in _HEADINGS else ""
-        space = f'<w:spacing w:before="{points * 20}" w:after="{points * 20}"/>'
-        form = f'<w:keepNext/>{space}<w:jc w:val="center"/>{level}'
-        look = f'{"" if name == "Author" else "<w:b/>"}<w:sz w:val="{2 * points}"/>'
-        title = f"heading {name[-1]}" if name in _HEADINGS else name
-        styles.append(_style(name, title, form, look, _FIRST))
+    for level, points in enumerate((16, 14, 13, 12, 12, 12)):
+        form = f'<w:keepNext/>{centred}<w:outlineLvl w:val="{level}"/>'
+        look = f'<w:b/><w:sz w:val="{2 * points}"/>'
+        styles.append(_style(f"Heading{level + 1}", f"heading {level + 1}", form, look, _FIRST))
     return f"{_XML}<w:styles {_SPACES}>{''.join(styles)}</w:styles>"
 
 
@@ -230,12 +218,9 @@ def write_epub(draft: StoryDraft) -> bytes:
     parts = chapters(draft)
     title, language = _xml(draft.title.strip() or "Untitled"), language_tag(draft.language) or "und"
     files = [f"chapter-{number:04}.xhtml" for number in range(1, len(parts) + 1)]
-    try:
-        identifier = str(uuid.UUID(draft.id))
-    except ValueError:  # for one without, the same for the same beginning of the same story
-        first_made = f"{draft.title}\n{draft.byline}\n{draft.created}\n{draft.root.id}"
-        identifier = str(uuid.uuid5(uuid.NAMESPACE_URL, first_made.encode("utf-8", "replace").decode()))
-    moment = next((at for at in (draft.modified, draft.created) if at is not None), time.time())
+    first_made = f"{title}\n{draft.byline}\n{draft.created}".encode("utf-8", "replace").decode()
+    identifier = _xml(draft.id) or uuid.uuid5(uuid.NAMESPACE_URL, first_made)
+    moment = draft.modified or draft.created or time.time()
     creator = f"<dc:creator>{_xml(draft.byline)}</dc:creator>\n" if draft.byline.strip() else ""
     page = 'media-type="application/xhtml+xml"'
     items = "".join(f'<item id="c{number}" href="{file}" {page}/>\n' for number, file in enumerate(files, 1))
@@ -259,14 +244,16 @@ def write_epub(draft: StoryDraft) -> bytes:
     links = "".join(_nav_entry(file, part, title) for file, part in zip(files, parts, strict=True))
     contents = f'<nav epub:type="toc"><h1>{title}</h1>\n<ol>\n{links}</ol></nav>'
     pages = ((f"EPUB/{file}", _page(part, title, language)) for file, part in zip(files, parts, strict=True))
-    files_of_book = {
-        "mimetype": "application/epub+zip",
-        "META-INF/container.xml": _CONTAINER,
-        "EPUB/package.opf": package,
-        "EPUB/nav.xhtml": _xhtml(title, language, contents),
-        "EPUB/style.css": _SHEET,
-    }
-    return _archive([*files_of_book.items(), *pages])
+    return _archive(
+        (
+            ("mimetype", "application/epub+zip"),
+            ("META-INF/container.xml", _CONTAINER),
+            ("EPUB/package.opf", package),
+            ("EPUB/nav.xhtml", _xhtml(title, language, contents)),
+            ("EPUB/style.css", _SHEET),
+            *pages,
+        )
+    )
 
 
 def _nav_entry(file: str, part: Chapter, title: str) -> str:
@@ -281,33 +268,28 @@ def _nav_entry(file: str, part: Chapter, title: str) -> str:
 
 
 def _page(part: Chapter, title: str, language: str) -> str:
-    used: list[str] = []
+    body = ['<section epub:type="chapter">']
+    notes: list[str] = []
 
-    def refer(label: str) -> str:
-        used.append(label)
-        return f'<a epub:type="noteref" href="#note-{len(used)}">{len(used)}</a>'
+    def refer(words: str) -> str:
+        notes.append(words)
+        return f'<a epub:type="noteref" href="#note-{len(notes)}">{len(notes)}</a>'
 
-    def xhtml(text: str) -> str:
-        return "".join(_with_notes(inline, part.notes, _tagged, refer) for inline in inlines(text))
-
-    body = [_element(place, block, xhtml) for place, block in enumerate(part.blocks)]
-    body += [
-        f'<aside epub:type="footnote" id="note-{number}"><p>{xhtml(part.notes[label])}</p></aside>'
-        for number, label in enumerate(list(used), 1)
-    ]
-    section = "\n".join(['<section epub:type="chapter">', *body, "</section>"])
-    return _xhtml(_xml(plain_title(part.title)) or title, language, section)
-
-
-def _element(place: int, block: Block, xhtml: Callable[[str], str]) -> str:
-    match block.kind:
-        case "heading":
-            level = max(block.level, 2) if place else 1  # the chapter's own title is the first
-            return f'<h{level} id="s{place}">{xhtml(block.text)}</h{level}>'
-        case "break":
-            return "<hr/>"
-        case _:
-            return f"<p>{xhtml(block.text)}</p>"
+    for place, block in enumerate(part.blocks):
+        words = _with_notes(block.text, part.notes, _tagged, refer)
+        level = max(block.level, 2) if place else 1  # the chapter's own title is the first
+        match block.kind:
+            case "heading":
+                body.append(f'<h{level} id="s{place}">{words}</h{level}>')
+            case "break":
+                body.append("<hr/>")
+            case _:
+                body.append(f"<p>{words}</p>")
+    for number, note in enumerate(notes, 1):
+        words = "".join(map(_tagged, inlines(note)))
+        body.append(f'<aside epub:type="footnote" id="note-{number}"><p>{words}</p></aside>')
+    text = "\n".join([*body, "</section>"])
+    return _xhtml(_xml(plain_title(part.title)) or title, language, text)
 
 
 def _tagged(part: Inline) -> str:

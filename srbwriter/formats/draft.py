@@ -1,18 +1,20 @@
-"""Helpers that readers share: fields of unknown JSON, growing a draft of a story, ordering nodes, times.
+"""Helpers that readers share: fields of unknown JSON, growing a draft of a story, times.
 
-A draft is a tree of plain values: see :class:`srbwriter.story.model.StoryDraft`.
+A draft is a :class:`srbwriter.story.draft.StoryDraft`, whose nodes are those of a story.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from srbwriter.story.model import DraftNode, JsonValue, StoryDraft, as_list, as_object
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import ROOT, Author, JsonValue, NodeId, as_list, as_object
+from srbwriter.story.node import Node
+from srbwriter.story.text import LONGEST
 
-ROOT_ID = "root"
-ISO_TIME = "%Y-%m-%dT%H:%M:%SZ"
-LOOM_TIME = "%Y-%m-%d-%H.%M.%S"
 _MILLISECONDS_FROM = 1e11  # Unix times above this are milliseconds: as seconds it would be the year 5138
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 
@@ -38,10 +40,10 @@ class Fields:
         value = self.raw(key)
         return value if type(value) is int and abs(value) < 2**53 else None
 
-    def ident(self, key: str) -> str | None:
-        """Return an id, which may be written as a text or a number."""
+    def ident(self, key: str) -> str:
+        """Return an id, which may be written as a text or a number; empty for none."""
         value = self.raw(key)
-        return str(value) if isinstance(value, str) or type(value) is int else None
+        return str(value) if isinstance(value, str) or type(value) is int else ""
 
     def texts(self, key: str) -> list[str]:
         return [each for each in as_list(self.raw(key)) if isinstance(each, str)]
@@ -63,89 +65,54 @@ class Fields:
 
 
 class Grower:
-    """Grows a tree node by node, parents first, giving out ids and places among siblings."""
+    """Grows a tree node by node, parents first, giving out numbers and places among siblings."""
 
     def __init__(self) -> None:
-        self.root = DraftNode(ROOT_ID)
-        self.nodes = [self.root]
-        self._children: dict[str, int] = {}
+        self.root = Node(ROOT, None)
+        self.nodes = {ROOT: self.root}
+        self._children: dict[NodeId, int] = {}
 
-    def add(self, parent: DraftNode, node: DraftNode) -> DraftNode:
-        """Add ``node`` below ``parent``, after its other children; an empty id is filled in."""
-        node.id = node.id or f"n{len(self.nodes)}"
-        node.parent_id = parent.id
-        node.order = self._children.get(parent.id, 0)
-        self._children[parent.id] = node.order + 1
-        self.nodes.append(node)
+    def add(self, parent: Node, text: str, author: Author = "imported", **fields: Any) -> Node:
+        """Add a text below ``parent``, after its other children, and return its node; ``fields`` are its own.
+
+        A long text by a person becomes a chain of nodes, so that a key writes little; its last is returned.
+        """
+        first, *others = [text] if author == "model" else cut_long(text)
+        place = self._children.get(parent.id, 0)
+        self._children[parent.id] = place + 1
+        node = Node(len(self.nodes) + 1, parent.id, place, author=author, text=first, **fields)
+        self.nodes[node.id] = node
+        for other in others:
+            node = self.add(node, other, author)
         return node
 
-    def draft(self, current: DraftNode | None = None, title: str = "") -> StoryDraft:
+    def draft(self, current: Node | None = None, title: str = "") -> StoryDraft:
         return StoryDraft(self.nodes, (current or self.root).id, title=title)
 
 
-def arrange(nodes: list[DraftNode], current_id: str) -> StoryDraft:
-    """Make a tree of nodes that only name their parents; siblings keep the order of the file.
-
-    Several top nodes get an empty root above them. A node whose parent is missing, or that is its own
-    ancestor, moves to the top, and a notice says so.
-    """
-    by_id: dict[str, DraftNode] = {}
-    for node in nodes:
-        while not node.id or node.id in by_id:  # the second of one id
-            node.id = f"{node.id or 'n'}-{len(by_id)}"
-        by_id[node.id] = node
-    notices: list[str] = []
-    below: dict[str | None, list[DraftNode]] = {None: []}
-    for node in nodes:
-        if node.parent_id is not None and node.parent_id not in by_id:
-            notices.append(f"{node.id}: its parent {node.parent_id!r} is not in the file; it is at the top")
-            node.parent_id = None
-        below.setdefault(node.parent_id, []).append(node)
-    tops = below[None]
-    ordered: dict[str, DraftNode] = {}
-    for start in [*tops, *nodes]:
-        if start.id not in ordered and start.parent_id is not None:  # no top leads to it
-            notices.append(f"{start.id}: it is its own ancestor; it is at the top")
-            below[start.parent_id].remove(start)
-            tops.append(start)
-            start.parent_id = None
-        stack = [start] if start.id not in ordered else []
-        while stack:
-            here = stack.pop()
-            ordered[here.id] = here
-            stack += reversed(below.get(here.id, ()))
-    for siblings in below.values():
-        for place, node in enumerate(siblings):
-            node.order = place
-    whole = list(ordered.values())
-    if len(tops) != 1:
-        root = DraftNode(ROOT_ID + "_" * (ROOT_ID in by_id))
-        whole.insert(0, root)
-        for node in tops:
-            node.parent_id = root.id
-    leaf = tops[0] if tops else whole[0]
-    while below.get(leaf.id):
-        leaf = below[leaf.id][0]
-    return StoryDraft(whole, current_id if current_id in by_id else leaf.id, notices=notices)
+def cut_long(text: str) -> Iterator[str]:
+    """Yield a long text in parts, cut at ends of paragraphs."""
+    at = 0
+    while len(text) - at > LONGEST:
+        end = text.rfind("\n", at + LONGEST // 2, at + LONGEST) + 1
+        end = end or text.rfind(" ", at + LONGEST // 2, at + LONGEST) + 1 or at + LONGEST
+        yield text[at:end]
+        at = end
+    yield text[at:]
 
 
 def read_time(value: Any) -> float | None:
-    """Return Unix seconds of a number (seconds or milliseconds), ISO 8601 or loom's own stamp; else None."""
+    """Return Unix seconds of a number (seconds or milliseconds) or of ISO 8601; else None."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = value / 1000 if abs(value) > _MILLISECONDS_FROM else value
         return float(seconds) if 0 <= seconds <= _LAST_SECOND else None
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        try:
-            moment = datetime.strptime(value, LOOM_TIME)
-        except ValueError:
-            return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(str(value))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
-def write_time(seconds: float, form: str = ISO_TIME) -> str:
+def write_time(seconds: float) -> str:
     """Return the moment in UTC, to the second; one that no calendar has becomes the nearest that it has."""
-    return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC).strftime(form)
+    moment = datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,96 +8,67 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from srbwriter.formats.blocks import plain_title
-from srbwriter.formats.documents import below, first, name_of, text_in
+from srbwriter.formats.documents import first, name_of, named, text_in
 from srbwriter.formats.draft import Grower
-from srbwriter.formats.markdown import NotYaml, split_front_matter
+from srbwriter.formats.markdown import split_front_matter
 from srbwriter.formats.opening import FormatError, NotForUs, parse_xml, unix_lines
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.headings import heading_line
-from srbwriter.story.model import (
-    DraftNode,
-    JsonObject,
-    Marks,
-    StoryDraft,
-    StoryError,
-    as_list,
-    as_object,
-    path_to,
-)
+from srbwriter.story.model import JsonObject, StoryError, as_list, as_object
 
 MOST_FILES = 20_000
 """Most files of one story; a folder with more is refused as a mistake."""
 
-_SYSTEM = frozenset(("__macosx", "thumbs.db", "desktop.ini"))
+_DIGITS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(?:0\d*|\d+(?=\s*[-._)]))[\s\-._)]+(?=\S)")
 _BLANK_LINE = "\n\n"
-_TEXTS = frozenset(
-    ".md .markdown .txt .text .fountain .docx .odt .rtf .html .htm .xhtml .epub .story .jsonl".split()
-)
-"""Endings of files that are meant to be read: one that cannot be read is an error."""
+_CURE = "name a folder with .md, .txt, .docx, .odt, .rtf or .html files"
 
 ReadFile = Callable[[str], StoryDraft]
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """Files that become one story. Each is read on request, which may raise OSError.
+class Folder(NamedTuple):
+    """Files that become one story. ``name`` is for messages; ``files`` are paths by what they are called.
 
-    ``name`` is for messages. ``files`` are paths with ``/`` between parts, as people number them; hidden ones
-    are not among them. ``hidden`` are the names of hidden folders at the top; ``named`` files that the writer
-    named one by one.
+    Those of a folder are called by their place in it, with ``/``, in the order in which people number them.
     """
 
     name: str
     title: str
-    files: tuple[str, ...]
-    read_bytes: Callable[[str], bytes]
-    hidden: frozenset[str] = frozenset()
-    named: frozenset[str] = frozenset()
-
-
-def open_folder(folder: Path) -> Folder:
-    """Return the files in ``folder`` and below it. Raises StoryError for too many, and OSError."""
-    files = tuple(_files_in(folder))
-    hidden = frozenset(path.name for path in folder.iterdir() if _is_hidden(path.name) and path.is_dir())
-    absolute = folder.absolute()
-    title = absolute.stem if absolute.suffix.lower() == ".scriv" else absolute.name
-    return Folder(str(folder), title, files, lambda path: (folder / path).read_bytes(), hidden)
+    files: dict[str, Path]
+    is_vault: bool = False
 
 
 def open_files(paths: Sequence[Path]) -> Folder:
-    """Return files in the order given, and those in folders among them. Raises StoryError for too many."""
-    files: list[str] = []
-    for path in paths:
-        files += (str(path / file) for file in _files_in(path)) if path.is_dir() else [str(path)]
-    named = frozenset(map(str, paths))
-    return Folder("", "", tuple(files), lambda path: Path(path).read_bytes(), named=named)
+    """Return a folder, or several files and folders in their order. Raises StoryError for too many files."""
+    top = paths[0]
+    if len(paths) == 1 and top.is_dir():
+        title = top.absolute().name.removesuffix(".scriv")
+        return Folder(
+            str(top), title, {name: top / name for name in _names_in(top)}, (top / ".obsidian").is_dir()
+        )
+    found = [path / name for path in paths for name in (_names_in(path) if path.is_dir() else [""])]
+    return Folder("these files", "", {str(path): path for path in found})
 
 
-def _files_in(top: Path) -> list[str]:
-    """Return the paths below ``top`` as people number them: ``2`` before ``10``, without regard to case."""
+def _names_in(top: Path) -> list[str]:
     found: list[str] = []
     for folder, folders, names in os.walk(top):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         found += [(Path(folder).relative_to(top) / name).as_posix() for name in names if not _is_hidden(name)]
         if len(found) > MOST_FILES:
             raise StoryError(f"{top}: has more than {MOST_FILES} files — name a folder with one story in it")
-
-    def key(path: str) -> list[list[tuple[bool, int, str]]]:
-        parts = (re.findall(r"\d+|\D+", part) for part in path.casefold().split("/"))
-        return [[(not p.isdecimal(), int(p) if p.isdecimal() else 0, p) for p in part] for part in parts]
-
-    return sorted(found, key=key)
+    return sorted(found, key=lambda name: _DIGITS.sub(lambda n: n[0].zfill(20), name.casefold()).split("/"))
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "~$")) or name.casefold() in _SYSTEM
+    return name.startswith((".", "~$")) or name.casefold() == "desktop.ini"
 
 
 def title_of(path: str) -> str:
@@ -106,55 +77,62 @@ def title_of(path: str) -> str:
     return _NUMBERED.sub("", stem, count=1).strip() if _NUMBERED.match(stem) else stem
 
 
-class Binder:
-    """Binds the texts of stories into one, in their order: a node for each."""
+class Part(NamedTuple):
+    """A file that becomes a chapter, called ``title`` where its text says nothing else.
 
-    def __init__(self) -> None:
-        self._grower = Grower()
-        self._end = self._grower.root
-        self._ending: str = ""  # the last characters of the text so far
-        self.notices: list[str] = []
-        self.byline = self.language = ""
+    Without a ``path`` it has no words. ``level`` is that of the heading which it gets where its text begins
+    with none; 0 is a scene. ``notes`` are files, too. What follows leaves out a part that stands ``beside``.
+    """
 
-    def draft(self, title: str) -> StoryDraft:
-        draft = self._grower.draft(self._end, title)
-        draft.byline, draft.language, draft.notices = self.byline, self.language, self.notices
-        return draft
+    path: str
+    title: str
+    level: int = 1
+    notes: Sequence[str] = ()
+    beside: bool = False
 
-    @property
-    def empty(self) -> bool:
-        return len(self._grower.nodes) == 1
 
-    def add(
-        self, part: StoryDraft, name: str, title: str, *, level: int = 1, note: str = "",
-        tags: tuple[str, ...] = (), beside: bool = False,
-    ) -> None:  # fmt: skip
-        """Add a chapter.
+def _bind(
+    folder: Folder, parts: Iterable[Part], read_file: ReadFile, clean: Callable[[str], str] = str
+) -> StoryDraft:
+    """Return one story of all parts; a notice names each file that is empty or cannot be read.
 
-        Args:
-            part: the story in a file.
-            name: the file's name, for notices.
-            title: its title, where it has none of its own.
-            level: of the heading that it gets where its text does not begin with one; 0 is a scene without.
-            note: a note for it.
-            tags: its tags.
-            beside: whether what follows leaves it out.
-        """
-        self.notices += [f"{name}: {words}" for words in part.notices]
-        self.byline, self.language = self.byline or part.byline, self.language or part.language
-        text = part.text
+    Args:
+        folder: where they are.
+        parts: in their order.
+        read_file: reads one, by its path.
+        clean: changes the text of each.
+    """
+    grower, whole = Grower(), StoryDraft()
+    end, ending = grower.root, ""  # the last characters of the text so far
+    for path, title, level, asides, beside in parts:
+        part = StoryDraft()
+        try:
+            if path and not folder.files[path].read_bytes().strip():
+                whole.notices.append(f"{path} is empty, and was left out")
+                continue
+            part = read_file(path) if path else part
+            notes = [read_file(aside).text.strip() for aside in asides]
+        except (FormatError, OSError) as error:
+            whole.notices.append(f"left out: {error}")
+            continue
+        whole.notices += [f"{path}: {words}" for words in part.notices]
+        whole.byline, whole.language = whole.byline or part.byline, whole.language or part.language
+        text = clean(part.text)
         own = heading_line(text.lstrip("\n"))
-        own_title = plain_title(own[1]) if own else part.title or title
+        title = plain_title(own[1]) if own else part.title or title
         if level and own is None:
-            text = f"{'#' * min(level, 6)} {own_title}{_BLANK_LINE}{text}"
-        notes = [note, *(node.marks.note for node in path_to(part, part.current_id))]
-        if self._ending and text:  # a blank line between the chapters
-            self._end.text += _BLANK_LINE[len(self._ending) - len(self._ending.rstrip("\n")) :]
-            self._ending = _BLANK_LINE
-        marks = Marks(title=own_title, note=_BLANK_LINE.join(filter(None, notes)), tags=tags)
-        node = self._grower.add(self._end, DraftNode("", text=text, marks=marks))
+            text = f"{'#' * min(level, 6)} {title}{_BLANK_LINE}{text}"
+        if ending and text:  # a blank line between the chapters
+            end.text += _BLANK_LINE[len(ending) - len(ending.rstrip("\n")) :]
+            ending = _BLANK_LINE
+        note = _BLANK_LINE.join(filter(None, [*notes, *(node.note for node in part.path)]))
+        node = grower.add(end, text, title=title, note=note, labels="not compiled" * beside)
         if not beside:
-            self._end, self._ending = node, (self._ending + text)[-2:]
+            end, ending = node, (ending + text)[-2:]
+    if end is grower.root:
+        raise NotForUs(folder.name, "holds nothing that can be read", _CURE)
+    whole.nodes, whole.current, whole.title = grower.nodes, end.id, folder.title
+    return whole
 
 
 # -- any files ----------------------------------------------------------------------------------------
@@ -165,28 +143,8 @@ def is_folder(folder: Folder) -> bool:
 
 
 def read_files(folder: Folder, read_file: ReadFile) -> StoryDraft:
-    """The files of a folder in their order, each a chapter.
-
-    Files that are no stories, such as pictures, are left out with a notice. Raises FormatError for an
-    unreadable file that was named, or has the name of a text: no chapter goes missing in silence.
-    """
-    binder = Binder()
-    for path in folder.files:
-        if not folder.read_bytes(path).strip():
-            binder.notices.append(f"{path} is empty, and was left out")
-            continue
-        try:
-            part = read_file(path)
-        except FormatError as error:
-            if path in folder.named or PurePosixPath(path).suffix.lower() in _TEXTS:
-                raise
-            binder.notices.append(f"left out: {error}")
-        else:
-            binder.add(part, path, title_of(path))
-    if binder.empty:
-        cure = "name a folder with .md, .txt, .docx, .odt, .rtf or .html files"
-        raise NotForUs(folder.name or "these files", "hold nothing that can be read", cure)
-    return binder.draft(folder.title)
+    """The files of a folder in their order, each a chapter."""
+    return _bind(folder, [Part(path, title_of(path)) for path in folder.files], read_file)
 
 
 def refuse_projects(folder: Folder) -> None:
@@ -211,7 +169,7 @@ _LINK = re.compile(
 
 
 def is_vault(folder: Folder) -> bool:
-    return ".obsidian" in folder.hidden or _longform(folder) is not None
+    return folder.is_vault or _longform(folder) is not None
 
 
 def read_vault(folder: Folder, read_file: ReadFile) -> StoryDraft:
@@ -219,21 +177,15 @@ def read_vault(folder: Folder, read_file: ReadFile) -> StoryDraft:
 
     With Longform it is the project: its scenes in the order of the index note, and nothing else.
     """
-    binder = Binder()
-    project = _longform(folder)
-    notes = [(path, 1) for path in folder.files if path.lower().endswith(_NOTE)]
-    for path, level in notes if project is None else _scenes(folder, *project, binder):
-        if not folder.read_bytes(path).strip():
-            binder.notices.append(f"{path} is empty, and was left out")
-            continue
-        draft = read_file(path)
-        for node in draft.nodes:
-            node.text = _LINK.sub(_shown, node.text)
-        binder.add(draft, path, title_of(path), level=level)
-    if binder.empty:
-        raise NotForUs(folder.name, "has no notes with words in them", "name a folder with .md files")
-    title = "" if project is None else str(project[1].get("title") or "")
-    return binder.draft(title or folder.title)
+    project, notices = _longform(folder), list[str]()
+    parts = [Part(path, title_of(path)) for path in folder.files if path.lower().endswith(_NOTE)]
+    if project is not None:
+        parts = list(_scenes(folder, *project, notices))
+    draft = _bind(folder, parts, read_file, lambda text: _LINK.sub(_shown, text))
+    if project is not None:
+        draft.title = str(project[1].get("title") or "") or draft.title
+    draft.notices = notices + draft.notices
+    return draft
 
 
 def _shown(link: re.Match[str]) -> str:
@@ -250,45 +202,39 @@ def _shown(link: re.Match[str]) -> str:
 def _longform(folder: Folder) -> tuple[str, JsonObject] | None:
     """Return the first index note of a Longform project of scenes, and what it says of the project."""
     for path in folder.files:
-        data = folder.read_bytes(path) if path.lower().endswith(_NOTE) else b""
+        data = folder.files[path].read_bytes() if path.lower().endswith(_NOTE) else b""
         if data.startswith(b"---") and b"longform:" in data:
-            try:
-                front, _ = split_front_matter(unix_lines(data.decode("utf-8", "replace")))
-            except NotYaml:
-                continue
-            said = as_object((front or {}).get("longform"))
+            front, _ = split_front_matter(unix_lines(data.decode("utf-8", "replace")))
+            said = as_object(front.get("longform"))
             if said.get("scenes") is not None:
                 return path, said
     return None
 
 
-def _scenes(folder: Folder, index: str, said: JsonObject, binder: Binder) -> Iterator[tuple[str, int]]:
-    """Yield the scenes of a project in its order, each with its level; a notice names what is left out."""
+def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) -> Iterator[Part]:
+    """Yield the scenes of a project in its order; a notice names what is left out."""
     at = PurePosixPath(index).parent / str(said.get("sceneFolder") or "").strip("/")
     taken = {index}
-
-    def walk(entries: list[Any], level: int) -> Iterator[tuple[str, int]]:
-        for entry in entries:
-            path = (at / f"{entry}.md").as_posix()
-            if isinstance(entry, list):
-                yield from walk(as_list(entry), level + 1)
-            elif path in folder.files:
-                taken.add(path)
-                yield path, min(level, 6)
-            else:
-                words = f"{entry} was left out; the index note names it, and there is no such note"
-                binder.notices.append(words)
-
-    yield from walk(as_list(said["scenes"]), 1)
+    stack = [(entry, 1) for entry in reversed(as_list(said["scenes"]))]
+    while stack:
+        entry, level = stack.pop()
+        path = (at / f"{entry}.md").as_posix()
+        if isinstance(entry, list):
+            stack += [(inner, level + 1) for inner in reversed(as_list(entry))]
+        elif path in folder.files:
+            taken.add(path)
+            yield Part(path, title_of(path), min(level, 6))
+        else:
+            notices.append(f"{entry} was left out; the index note names it, and there is no such note")
     notes = [path for path in folder.files if path.lower().endswith(_NOTE) and path not in taken]
     if notes:
-        binder.notices.append(f"left out, since they are no scenes of {index}: {', '.join(notes)}")
+        notices.append(f"left out, since they are no scenes of {index}: {', '.join(notes)}")
 
 
 # -- Scrivener ----------------------------------------------------------------------------------------
 
 _STYLE_MARKS = re.compile(r"<!?\$Scr_[A-Za-z]+::\d+>")
-_CURE = "open it in Scrivener, let it mend the project, and close it; or compile it as .docx, and import that"
+_MEND = "open it in Scrivener, let it mend the project, and close it; or compile it as .docx, and import that"
 
 
 def is_scrivener(folder: Folder) -> bool:
@@ -301,51 +247,46 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
     Folders, and texts directly in the Draft, are chapters; texts in folders are scenes. A text that is not
     compiled becomes a branch beside the text. Raises NotForUs for a binder that is not sound.
     """
-    binder_path = next((p for p in folder.files if p.endswith(".scrivx") and "/" not in p), None)
-    if binder_path is None:
-        cure = "name the folder NAME.scriv of a Scrivener project"
-        raise NotForUs(folder.name, "has no .scrivx file", cure)
-    name = f"{folder.name}/{binder_path}"
-    root = parse_xml(folder.read_bytes(binder_path), name, _CURE)
+    binder = next((p for p in folder.files if p.endswith(".scrivx") and "/" not in p), None)
+    if binder is None:
+        raise NotForUs(folder.name, "has no .scrivx file", "name the folder NAME.scriv of a project")
+    name = f"{folder.name}/{binder}"
+    root = parse_xml(folder.files[binder].read_bytes(), name, _MEND)
     top = next((item for item in root.iter() if item.get("Type") == "DraftFolder"), None)
     if top is None:
-        raise NotForUs(name, "has no Draft folder", _CURE)
-    paths = {path.casefold(): path for path in folder.files}
+        raise NotForUs(name, "has no Draft folder", _MEND)
+    files, notices = {path.casefold(): path for path in folder.files}, list[str]()
 
-    def read(item: Element, kind: str, suffix: str) -> StoryDraft:
-        """Return the text of an entry, below its UUID or, in older projects, with its number."""
+    def file_of(item: Element, kind: str, suffix: str = "") -> str:
+        """Return the path of a text of an entry, below its UUID or, in older projects, with its number."""
         for stem in (f"files/data/{item.get('UUID')}/{kind}", f"files/docs/{item.get('ID')}{suffix}"):
             for end in ("rtf", "txt", "md", "fountain", "html"):
-                path = paths.get(f"{stem}.{end}".casefold())
-                if path is not None and folder.read_bytes(path).strip():
-                    part = read_file(path)
-                    for node in part.nodes:
-                        node.text = _STYLE_MARKS.sub("", node.text)
-                    return part
-        return Grower().draft()
+                path = files.get(f"{stem}.{end}".casefold(), "")
+                if path and folder.files[path].read_bytes().strip():
+                    return path
+        return ""
 
-    binder = Binder()
-    says = any(map(_is_compiled, top.iter()))  # some versions have no field for texts that are not compiled
-    stack = [(child, 1) for child in reversed(list(below(top, "Children")))]
-    while stack:
-        item, depth = stack.pop()
-        if name_of(item) != "BinderItem":
-            continue
-        stack += [(child, depth + 1) for child in reversed(list(below(item, "Children")))]
-        title, kind = text_in(first(item, "Title")), item.get("Type", "")
-        if kind not in ("Folder", "Text"):
-            binder.notices.append(f"{title or kind} was left out; it is no text")
-            continue
-        part, chapter = read(item, "content", ""), kind == "Folder" or depth == 1
-        notes = (read(item, name, f"_{name}").text.strip() for name in ("synopsis", "notes"))
-        note, beside = _BLANK_LINE.join(filter(None, notes)), says and not _is_compiled(item)
-        if part.text or chapter or note:
-            level, tags = depth if chapter and title else 0, ("not compiled",) * beside
-            binder.add(part, title or kind, title, level=level, note=note, tags=tags, beside=beside)
-    if binder.empty:
-        cure = "move the texts there in Scrivener; research and notes are not imported"
-        raise NotForUs(folder.name, "has nothing in its Draft folder", cure)
-    draft = binder.draft(text_in(first(root, "ProjectProperties", "ProjectTitle")) or folder.title)
+    def parts() -> Iterator[Part]:
+        says = any(map(_is_compiled, top.iter()))  # some versions have no field for texts not compiled
+        stack = [(child, 1) for child in reversed(list(next(named(top, "Children"), ())))]
+        while stack:
+            item, depth = stack.pop()
+            if name_of(item) != "BinderItem":
+                continue
+            stack += [(child, depth + 1) for child in reversed(list(next(named(item, "Children"), ())))]
+            title, kind = text_in(first(item, "Title")), item.get("Type", "")
+            if kind not in ("Folder", "Text"):
+                notices.append(f"{title or kind} was left out; it is no text")
+                continue
+            notes = [path for aside in ("synopsis", "notes") if (path := file_of(item, aside, f"_{aside}"))]
+            path, chapter = file_of(item, "content"), kind == "Folder" or depth == 1
+            if path or chapter or notes:
+                level = depth if chapter and title else 0
+                yield Part(path, title or kind, level, notes, says and not _is_compiled(item))
+
+    draft = _bind(folder, parts(), read_file, lambda text: _STYLE_MARKS.sub("", text))
+    draft.notices += notices
+    draft.title = text_in(first(root, "ProjectProperties", "ProjectTitle")) or draft.title
     draft.byline = text_in(first(root, "ProjectProperties", "FullName"))
     return draft
 

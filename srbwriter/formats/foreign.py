@@ -5,134 +5,70 @@ Facts are from the programs themselves. Fields that are not named here are not k
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
 
-from srbwriter.formats.draft import LOOM_TIME, Fields, Grower, arrange, read_time, write_time
+from srbwriter.formats.draft import Fields, Grower, read_time
 from srbwriter.formats.lore import add_lore, read_entry
 from srbwriter.formats.opening import Document, FormatError, parse_json
+from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import (
     Author,
-    DraftNode,
-    Generation,
     JsonObject,
     JsonValue,
     LoreEntry,
-    Marks,
+    NodeId,
     Settings,
-    StoryDraft,
     as_list,
     as_object,
-    children_by_parent,
 )
+from srbwriter.story.node import Node
 
 BETWEEN = "\n\n"
 """What separates the messages of a chat when it is read as prose."""
 
 
-def _made_by(model: Any) -> Generation | None:
-    return Generation(model=model) if model and isinstance(model, str) else None
-
-
-# -- looms: nodes that hold their children, or name their parents ---------------------------------------
+# -- Loom ---------------------------------------------------------------------------------------------
 
 _SOURCES: dict[str, Author] = {"prompt": "writer", "AI": "model", "mixed": "edited"}
 
 
 def is_loom(document: Document) -> bool:
-    if document.kind != "json":
-        return False
-    listed = as_list(document.value) or as_list(document.object.get("nodes"))
-    return any(map(_is_node, [document.object, as_object(document.object.get("root")), *listed[:100]]))
-
-
-def _is_node(value: JsonValue) -> bool:
-    """Whether it is a node that holds its children or names its parent. One of its fields may be damaged."""
-    fields = as_object(value)
-    children = [as_object(child) for child in as_list(fields.get("children"))]
-    tied = {"children", "parent_id", "parentId"} & set(fields)
-    return bool("text" in fields and tied) or any({"text", "children"} & set(child) for child in children)
+    """Whether it is a node that holds its children, or has one as its root."""
+    top = as_object(document.object.get("root")) or document.object
+    children = [as_object(child) for child in as_list(top.get("children"))]
+    held = "text" in top and "children" in top
+    return document.kind == "json" and (held or any({"text", "children"} & set(child) for child in children))
 
 
 def read_loom(document: Document) -> StoryDraft:
-    """Trees of socketteer/loom, old and new, and lists of nodes that name their parents."""
-    listed = as_list(document.value) or as_list(document.object.get("nodes"))
-    whole = Fields(document.object)
-    root = whole.raw("root")
-    tops = Fields({"nodes": listed or [root if isinstance(root, dict) else whole.all]}).objects("nodes")
-    nodes: list[DraftNode] = []
-    stack = [(each, each.ident("parent_id") or each.ident("parentId")) for each in reversed(tops)]
+    """A tree of socketteer/loom, or any of ``{text, children}``. The memory is the context before prompts."""
+    whole, grower = Fields(document.object), Grower()
+    top = whole.inner("root") if isinstance(whole.raw("root"), dict) else whole
+    made: dict[str, Node] = {}
+    leaf: Node | None = None
+    stack = [(top, grower.root)]
     while stack:
-        fields, parent_id = stack.pop()
-        about, tags = fields.inner("meta"), fields.texts("tags")
-        node_id = fields.ident("id") or f"n{len(nodes)}"
-        marks = Marks(
-            bookmark=fields.flag("bookmark") or "bookmark" in tags,
-            tags=tuple(tag for tag in tags if tag != "bookmark"),
-            visited=fields.flag("visited", True),
-        )
-        nodes.append(
-            DraftNode(
-                node_id,
-                parent_id,
-                text=fields.text("text"),
-                author=_SOURCES.get(about.text("source"), "imported"),
-                marks=marks,
-                settings=Settings(memory=_loom_memory(fields.inner("frame"))),
-                created=read_time(about.raw("creation_timestamp")),
-            )
-        )
-        stack += [(child, node_id) for child in reversed(fields.objects("children"))]
-    draft = arrange(nodes, whole.ident("selected_node_id") or "")
-    draft.root.settings.memory = draft.root.settings.memory or _loom_memory(whole)
-    return draft
-
-
-def _loom_memory(fields: Fields) -> str | None:
-    """Return the text before every prompt, which a node's frame or the whole file gives."""
-    return fields.inner("generation_settings").text("global_context") or None
-
-
-def write_loom(draft: StoryDraft) -> bytes:
-    """The tree as socketteer/loom has it, which other looms read too."""
-    sources = {"model": "AI", "edited": "mixed"}
-    names = sorted({tag for node in draft.nodes for tag in node.marks.tags})
-    plain = {"scope": "node", "hide": False, "show_only": False, "toggle_key": "None", "icon": "None"}
-    head: JsonObject = {
-        "selected_node_id": draft.current_id,
-        "tags": {name: {"name": name, **plain} for name in names},  # loom fails on a tag without a definition
-    }
-    parts = [json.dumps(head, ensure_ascii=False)[:-1], ', "root": ']
-    children = children_by_parent(draft)
-    stack: list[DraftNode | str] = [draft.root]  # not by recursion: a novel is deeper than the call stack
-    while stack:
-        node = stack.pop()
-        if isinstance(node, str):
-            parts.append(node)
-            continue
-        fields: JsonObject = {
-            "id": node.id, "text": node.text, "parent_id": node.parent_id,
-            "mutable": node.parent_id is not None, "visited": node.marks.visited,
-            "tags": [*node.marks.tags, *["bookmark"] * node.marks.bookmark],
-            "meta": {"source": sources.get(node.author, "prompt")},
-        }  # fmt: skip
-        if node.created is not None:
-            fields["meta"]["creation_timestamp"] = write_time(node.created, LOOM_TIME)
-        if node.settings.memory is not None:
-            fields["frame"] = {"generation_settings": {"global_context": node.settings.memory}}
-        parts += [json.dumps(fields, ensure_ascii=False)[:-1], ', "children": [']
-        stack.append("]}")
-        for place, child in reversed(list(enumerate(children[node.id]))):
-            stack += [child, ", "] if place else [child]
-    return "".join([*parts, "}"]).encode("utf-8", "replace")
+        fields, node = stack.pop()
+        tags, children = fields.tags(), fields.objects("children")
+        if fields is not top or fields.text("text"):
+            author = _SOURCES.get(fields.inner("meta").text("source"), "imported")
+            node = grower.add(node, fields.text("text"), author, visited=fields.flag("visited", True))
+        node.bookmark = fields.flag("bookmark") or "bookmark" in tags
+        node.tags = (tag for tag in tags if tag != "bookmark")
+        for place in (fields.inner("frame"), *([whole] if fields is top else [])):
+            if memory := place.inner("generation_settings").text("global_context"):
+                node.settings = Settings(memory=memory)
+        made[fields.ident("id")] = node
+        leaf = leaf or (None if children else node)
+        stack += [(child, node) for child in reversed(children)]
+    current = whole.ident("selected_node_id")
+    return grower.draft(made.get(current, leaf) if current else leaf)
 
 
 # -- mikupad ------------------------------------------------------------------------------------------
-
-_CHARACTERS_PER_TOKEN = 3.3  # mikupad's own estimate, by which it turns search ranges into characters
 
 
 def is_mikupad(document: Document) -> bool:
@@ -152,8 +88,8 @@ def read_mikupad(document: Document) -> StoryDraft:
     end = grower.root
     for typed, group in groupby(session.objects("prompt"), lambda chunk: chunk.raw("type") == "user"):
         if text := "".join(chunk.text("content") for chunk in group):
-            end = grower.add(end, DraftNode("", text=text, author="writer" if typed else "model"))
-    settings = grower.root.settings
+            end = grower.add(end, text, "writer" if typed else "model")
+    settings = Settings()
     for key, name in (("memoryTokens", "memory"), ("authorNoteTokens", "author_note")):
         part = session.inner(key)
         if text := part.text("text"):
@@ -161,17 +97,10 @@ def read_mikupad(document: Document) -> StoryDraft:
             setattr(settings, name, whole.replace("\\n", "\n"))  # line breaks are typed as \\n there
     settings.author_note_depth = session.integer("authorNoteDepth")
     for place, entry in session.inner("worldInfo").members("entries"):
-        depth = str(entry.raw("search") or "")[:6]
         keys = [key.replace("/", r"\/") for key in entry.texts("keys") if key]
-        settings.lore.append(
-            LoreEntry(
-                id=f"mikupad-{place}",
-                name=entry.text("displayName"),
-                text=entry.text("text"),
-                keys=[f"/{key}/i" for key in keys],  # all keys are regular expressions there
-                scan_depth=round(int(depth) * _CHARACTERS_PER_TOKEN) if depth.isdecimal() else None,
-            )
-        )
+        keys = [f"/{key}/i" for key in keys]  # all are regular expressions there
+        settings.lore.append(LoreEntry(place, entry.text("displayName"), entry.text("text"), keys))
+    grower.root.settings = settings
     return grower.draft(end, session.text("name"))
 
 
@@ -189,10 +118,7 @@ def read_kobold(document: Document) -> StoryDraft:
     """A save of Kobold Lite with its branches, as prose: no marks of turns, and no pictures."""
     whole, grower = Fields(document.object), Grower()
     saved = whole.inner("savedsettings")
-    names = {
-        key: saved.text(name).split("||$||")[0]
-        for key, name in (("user", "chatname"), ("char", "chatopponent"))
-    }
+    names = {"user": saved.text("chatname"), "char": saved.text("chatopponent").split("||$||")[0]}
 
     def shown(text: str) -> str:
         named = re.sub(
@@ -200,9 +126,9 @@ def read_kobold(document: Document) -> StoryDraft:
         )
         return _TURNS.sub(BETWEEN, _PICTURE.sub("", named))
 
-    after: dict[tuple[str, str], DraftNode] = {}
+    after: dict[tuple[NodeId, str], Node] = {}
 
-    def grow(chunks: list[JsonValue]) -> DraftNode:
+    def grow(chunks: list[JsonValue]) -> Node:
         """Lay a branch over those that are there, as far as their chunks agree; return its end."""
         end = grower.root
         for chunk in chunks:
@@ -210,7 +136,7 @@ def read_kobold(document: Document) -> StoryDraft:
             text = text.lstrip("\n") if end is grower.root else text
             if text:
                 if (end.id, text) not in after:
-                    after[end.id, text] = grower.add(end, DraftNode("", text=text))
+                    after[end.id, text] = grower.add(end, text)
                 end = after[end.id, text]
         return end
 
@@ -225,6 +151,7 @@ def read_kobold(document: Document) -> StoryDraft:
     settings.memory = memory or None
     if note:
         settings.author_note = template.replace("<|>", note) if "<|>" in template else note
+    draft.root.settings = settings
     entries = [read_entry(entry, place) for place, entry in whole.members("worldinfo")]
     for entry in entries:
         entry.text = shown(entry.text).strip()
@@ -241,69 +168,40 @@ def is_tavern_chat(document: Document) -> bool:
 
 
 def read_tavern_chat(document: Document) -> StoryDraft:
-    """Messages as prose; swipes are siblings of the message that was shown, hidden messages stand beside."""
-    values = document.value.values() if document.kind == "jsonl" else [document.value]
-    messages, grower = [Fields(value) for value in values], Grower()
-    end, hidden_end = grower.root, None
-    person, characters, hidden = "", dict[str, None](), 0
-    head = messages.pop(0) if messages[0].raw("mes") is None and messages[0].raw("is_user") is None else None
-    for message in messages:
-        text = _tavern_text(message.raw("mes"))
-        if text is None:
+    """Messages as prose with their speakers as tags; swipes are siblings of the message that was shown.
+
+    Messages outside the prompt are text as well, with the tag "hidden"; comments are notes.
+    """
+    values = document.value if document.kind == "jsonl" else [document.value]
+    grower, names = Grower(), dict[str, bool]()
+    end = grower.root
+    for message in map(Fields, values):
+        text, is_user, extra = message.text("mes"), message.flag("is_user"), message.inner("extra")
+        if extra.text("type") == "comment":
+            end.note = "\n".join(filter(None, (end.note, text)))
             continue
-        speaker, is_user, is_hidden = message.text("name"), message.flag("is_user"), message.flag("is_system")
-        name = " ".join(re.split(r"[,\s]+", speaker)).strip()
-        tags = ("hidden",) * is_hidden + ((name,) if name else ())
-        above = (hidden_end or end) if is_hidden else end
-        shown, takes, edited = _tavern_takes(message, text)
-        for index, (take, info) in enumerate(takes):
-            author: Author = "writer" if is_user else "edited" if index == shown and edited else "model"
-            take = take if above is grower.root else BETWEEN + take
-            node = DraftNode("", text=take, author=author, marks=Marks(tags=tags))
-            node.created = read_time(info.get("send_date"))
-            node.generation = _made_by(as_object(info.get("extra")).get("model"))
-            grower.add(above, node)
-            if index == shown:
-                end, hidden_end = (end, node) if is_hidden else (node, None)
-        hidden += is_hidden
-        if is_user:
-            person = person or speaker
-        elif speaker and not is_hidden:
-            characters[speaker] = None
+        name = " ".join(re.split(r"[,\s]+", message.text("name"))).strip()
+        swipes, above = message.texts("swipes") or [text], end
+        if edited := text not in swipes:
+            swipes.insert(message.integer("swipe_id") or 0, text)
+        for take in dict.fromkeys(filter(None, swipes)):
+            words = take if above is grower.root else BETWEEN + take
+            author = "writer" if is_user else "edited" if edited and take == text else "model"
+            node = grower.add(above, words, author, model=extra.text("model"))
+            node.tags = (*["hidden"] * message.flag("is_system"), *filter(None, [name]))
+            end = node if take == text else end
+        names[name] = is_user
+    head = Fields(document.object)
     draft = grower.draft(end)
-    if head is not None:
-        names = [head.text(key).removeprefix("unused") for key in ("character_name", "user_name")]
-        draft.title, draft.byline = names
-        draft.created = read_time(head.raw("create_date"))
-        about = head.inner("chat_metadata")
-        draft.root.settings.author_note = about.text("note_prompt") or None
-        draft.root.settings.author_note_depth = about.integer("note_depth")
-    draft.title = draft.title or ", ".join(list(characters)[:3])
-    draft.byline = draft.byline or person
-    if hidden:
-        words = "message stands" if hidden == 1 else "messages stand"
-        document.tell(f"{hidden} hidden {words} beside the story, with the tag 'hidden'.")
+    titles = [head.text(key).removeprefix("unused") for key in ("character_name", "user_name")]
+    characters = [name for name, is_user in names.items() if name and not is_user]
+    draft.title = titles[0] or ", ".join(characters[:3])
+    draft.byline = titles[1] or next((name for name, is_user in names.items() if name and is_user), "")
+    draft.created = read_time(head.raw("create_date"))
+    about = head.inner("chat_metadata")
+    note, depth = about.text("note_prompt") or None, about.integer("note_depth")
+    draft.root.settings = Settings(author_note=note, author_note_depth=depth)
     return draft
-
-
-def _tavern_text(value: Any) -> str | None:
-    """Return the text of a message or swipe; Chub puts it into an object."""
-    text = as_object(value).get("message") if isinstance(value, dict) else value
-    return text if isinstance(text, str) else None
-
-
-def _tavern_takes(message: Fields, text: str) -> tuple[int, list[tuple[str, JsonObject]], bool]:
-    """Return which take was shown, all of them with what is said of each, and whether it was edited."""
-    infos = as_list(message.raw("swipe_info"))
-    takes: list[tuple[str, JsonObject]] = []
-    for index, value in enumerate(as_list(message.raw("swipes"))):
-        if (swipe := _tavern_text(value)) is not None:
-            takes.append((swipe, as_object(infos[index] if index < len(infos) else None)))
-    same = [index for index, take in enumerate(takes) if take[0] == text]
-    swiped = message.integer("swipe_id")
-    shown = swiped if swiped in same else same[0] if same else min(max(swiped or 0, 0), len(takes))
-    takes[shown : shown + bool(same)] = [(text, message.all)]
-    return shown, takes, len(takes) > 1 and not same
 
 
 # -- chats of ChatGPT and Claude ----------------------------------------------------------------------
@@ -320,72 +218,53 @@ def read_conversations(document: Document) -> StoryDraft:
     Several conversations stand side by side below an empty root; the one that was changed last is shown.
     Instructions, tools and messages without words are left out.
     """
-    value = as_list(document.value) or [document.value]
-    chats = Fields({"conversations": value}).objects("conversations")
-    nodes: list[DraftNode] = []
-    newest, current, title = -1.0, "", ""
-    for place, chat in enumerate(chats):
+    grower, newest, here, title = Grower(), -1.0, None, ""
+    chats = [Fields(value) for value in as_list(document.value) or [document.value]]
+    for chat in chats:
         of_claude = isinstance(chat.raw("chat_messages"), list)
-        read = _claude_messages if of_claude else _chatgpt_messages
-        top_id = f"conversation-{place + 1}"
         name = chat.text("name" if of_claude else "title")
-        nodes.append(DraftNode(top_id, marks=Marks(title=name)))
-        above: dict[str, str] = {}  # the node that each message became, or hangs on
-        last = ""
-        for key, parent, author, text, created, model in read(chat):
-            parent_id = above.get(parent, top_id)
-            above[key] = parent_id
+        top = grower.add(grower.root, "", title=name) if len(chats) > 1 else grower.root
+        made: dict[str, Node] = {}  # the node that each message became, or hangs on
+        last = top
+        for key, parent, author, text in (_claude_messages if of_claude else _chatgpt_messages)(chat):
+            node = made.get(parent, top)
             if text:
-                words = text if parent_id == top_id else BETWEEN + text
-                node = DraftNode(f"{place + 1}-{key}", parent_id, 0, words, author, created=created)
-                node.generation = _made_by(model)
-                nodes.append(node)
-                above[key] = last = node.id
+                node = last = grower.add(node, text if node is top else BETWEEN + text, author)
+            made[key] = node
         changed = read_time(chat.raw("updated_at" if of_claude else "update_time")) or 0.0
-        if last and changed > newest:
-            shown = chat.ident("current_leaf_message_uuid" if of_claude else "current_node") or ""
-            newest, current, title = changed, above.get(shown, last), name
-    draft = arrange(nodes, current)
-    draft.title = title if len(chats) == 1 else ""
-    return draft
+        if last is not top and changed > newest:
+            shown = chat.ident("current_leaf_message_uuid" if of_claude else "current_node")
+            newest, here, title = changed, made.get(shown, last), name
+    return grower.draft(here, title if len(chats) == 1 else "")
 
 
-_Message = tuple[str, str, Author, str, float | None, str]
-"""Id, parent, author, text, time and model."""
+_Message = tuple[str, str, Author, str]
+"""Id, parent, author and text."""
 
 
-def _chatgpt_messages(chat: Fields) -> list[_Message]:
-    """Return the messages, parents first."""
+def _chatgpt_messages(chat: Fields) -> Iterator[_Message]:
+    """Yield the messages, parents first."""
     entries = dict(chat.members("mapping"))
     order = [name for name, entry in entries.items() if str(entry.raw("parent")) not in entries]
-    found: list[_Message] = []
     for name in order:  # grows while it is walked
         if (entry := entries.pop(name, None)) is None:
             continue
         order += [str(child) for child in as_list(entry.raw("children"))]
-        fields = entry.inner("message")
-        role, about = fields.inner("author").text("role"), fields.inner("metadata")
-        text = "\n".join(fields.inner("content").texts("parts")).strip("\n")
-        if role not in ("user", "assistant") or about.flag("is_visually_hidden_from_conversation"):
-            text = ""
-        author: Author = "writer" if role == "user" else "model"
-        model = about.text("model_slug") if author == "model" else ""
-        parent, created = str(entry.raw("parent")), read_time(fields.raw("create_time"))
-        found.append((name, parent, author, text, created, model))
-    return found
+        message = entry.inner("message")
+        role = message.inner("author").text("role")
+        text = "\n".join(message.inner("content").texts("parts")).strip("\n")
+        hidden = message.inner("metadata").flag("is_visually_hidden_from_conversation")
+        said = role in ("user", "assistant") and not hidden
+        yield name, str(entry.raw("parent")), "writer" if role == "user" else "model", text if said else ""
 
 
-def _claude_messages(chat: Fields) -> list[_Message]:
+def _claude_messages(chat: Fields) -> Iterator[_Message]:
     """The same of Claude. Old exports name no parents: each message follows the one before it."""
-    found: list[_Message] = []
     last = ""
-    for message in chat.objects("chat_messages"):
-        key = message.ident("uuid") or f"m{len(found)}"
+    for place, message in enumerate(chat.objects("chat_messages")):
+        key = message.ident("uuid") or f"m{place}"
         parts = (part.text("text") for part in message.objects("content") if part.text("type") == "text")
         text = (BETWEEN.join(filter(None, parts)) or message.text("text")).strip("\n")
         author: Author = "writer" if message.raw("sender") == "human" else "model"
-        parent = message.ident("parent_message_uuid")
-        created = read_time(message.raw("created_at"))
-        found.append((key, last if parent is None else parent, author, text, created, ""))
+        yield key, message.ident("parent_message_uuid") or last, author, text
         last = key
-    return found

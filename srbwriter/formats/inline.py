@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import groupby, islice, takewhile
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -99,42 +99,32 @@ def _within(parts: Iterable[Inline], core: re.Pattern[str]) -> list[Inline]:
     """Return ``parts`` with only what matches ``core`` emphasised."""
     found: list[Inline] = []
     for part in parts:
-        if not (part.emphasis or part.strong):
-            found.append(part)
-            continue
         inner = core.search(part.text)
         start, end = inner.span() if inner else (0, 0)
-        found += (
-            Inline(part.text[:start]),
-            part._replace(text=part.text[start:end]),
-            Inline(part.text[end:]),
-        )
+        inside = part._replace(text=part.text[start:end])
+        found += (Inline(part.text[:start]), inside, Inline(part.text[end:]))
     return join_inlines(found)
 
 
-def _written(parts: Sequence[Inline], escaped: re.Pattern[str]) -> str:
+def _written(parts: Sequence[Inline], escaped: re.Pattern[str], looks: Sequence[int] = (1, 2)) -> str:
+    """Write parts inside one mark after the other; ``looks`` are fields of Inline, and lengths of marks."""
     texts: list[str] = []
-    open_marks: list[str] = []
-    for index, part in enumerate([*parts, Inline("")]):
-        wanted = _marks(part)
-        while not set(open_marks) <= wanted:
-            texts.append(open_marks.pop())
-        # What lasts longer is opened first, so that it is closed last.
-        missing = sorted(
-            wanted.difference(open_marks), key=lambda mark: (-_lasting(parts, index, mark), mark)
-        )
-        texts += missing
-        open_marks += missing
-        texts.append(escaped.sub(r"\\\g<0>", part.text))
+    at = 0
+    while at < len(parts):
+        ends = dict.fromkeys(looks, at)
+        for look in looks:
+            while ends[look] < len(parts) and parts[ends[look]][look]:
+                ends[look] += 1
+        look = max(looks, key=ends.__getitem__, default=0)  # what lasts longer is closed last
+        if look and ends[look] > at:
+            others = [other for other in looks if other != look]
+            mark = "*" * look
+            texts += [mark, _written(parts[at : ends[look]], escaped, others), mark]
+            at = ends[look]
+        else:
+            texts.append(escaped.sub(r"\\\g<0>", parts[at].text))
+            at += 1
     return "".join(texts)
-
-
-def _marks(part: Inline) -> set[str]:
-    return {mark for mark, on in (("*", part.emphasis), ("**", part.strong)) if on}
-
-
-def _lasting(parts: Sequence[Inline], index: int, mark: str) -> int:
-    return sum(1 for _ in takewhile(lambda part: mark in _marks(part), islice(parts, index, None)))
 
 
 Words = tuple[Inline, bool]

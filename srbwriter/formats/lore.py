@@ -8,19 +8,18 @@ Facts: the card specifications V1 and V2 (malfoyslastname/character-card-spec-v2
 from __future__ import annotations
 
 import base64
-import binascii
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from srbwriter.formats.draft import Fields, Grower, read_time
 from srbwriter.formats.opening import PNG, Document, FormatError, parse_json
-from srbwriter.story.model import DraftNode, JsonValue, LoreEntry, Marks, StoryDraft, as_list, as_object
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import ROOT, LoreEntry, as_list, as_object
 
 _AT_DEPTH = 4  # SillyTavern's position for "at depth", and its depth for an entry that gives none
 _MEMORY = ("description", "personality", "scenario")
 _SLASH = re.compile(r"(?<!\\)/")
 _MACRO = re.compile(r"\{\{char\}\}|<bot>|<char>", re.IGNORECASE)
-_CURE = "export the card again as PNG or JSON"
 
 
 def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
@@ -28,21 +27,18 @@ def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
 
     One that nothing can activate (no keys, and not constant) is switched off, and a notice says so.
     """
-    lore = draft.root.settings.lore
-    taken = {entry.id for entry in lore}
-    mute: list[str] = []
+    settings = draft.root.settings
+    lore = {entry.id: entry for entry in settings.lore}
     for entry in entries:
-        while entry.id in taken:
+        while entry.id in lore:
             entry.id = f"{entry.id} ({len(lore) + 1})"
-        taken.add(entry.id)
-        lore.append(entry)
+        lore[entry.id] = entry
         if entry.enabled and not entry.constant and not entry.keys:
             entry.enabled = False
-            mute.append(entry.name or entry.id)
-    if mute:
-        names = ", ".join(mute[:5]) + (", …" if len(mute) > 5 else "")
-        which = "entry" if len(mute) == 1 else "entries"
-        draft.notices.append(f"Switched off, because there are no keys: lorebook {which} {names}.")
+            name = entry.name or entry.id
+            draft.notices.append(f"Switched off, because it has no keys: {name} in the lorebook.")
+    settings.lore = list(lore.values())
+    draft.root.settings = settings
 
 
 def read_entry(entry: Fields, place: str) -> LoreEntry:
@@ -71,10 +67,15 @@ def read_entry(entry: Fields, place: str) -> LoreEntry:
     )
 
 
-def _add_book(draft: StoryDraft, book: Fields) -> None:
+def _add_book(draft: StoryDraft, book: Fields, named: Callable[[str], str] = str) -> None:
     budget = book.integer("token_budget")
-    draft.root.settings.lore_budget = budget if budget and budget > 0 else None
-    add_lore(draft, (read_entry(entry, place) for place, entry in book.members("entries")))
+    settings = draft.root.settings
+    settings.lore_budget = budget if budget and budget > 0 else None
+    draft.root.settings = settings
+    entries = [read_entry(entry, place) for place, entry in book.members("entries")]
+    for entry in entries:
+        entry.text = named(entry.text)
+    add_lore(draft, entries)
 
 
 def is_world_info(document: Document) -> bool:
@@ -109,7 +110,7 @@ def read_card(document: Document) -> StoryDraft:
     if document.kind == "png":
         whole = _from_png(document)
     elif document.kind == "zip":
-        text = document.part("card.json", _CURE).decode("utf-8", "replace")
+        text = document.part("card.json").decode("utf-8", "replace")
         whole = Fields(parse_json(text, document.name, "card.json"))
     else:
         whole = Fields(document.object)
@@ -123,61 +124,44 @@ def read_card(document: Document) -> StoryDraft:
 
     grower = Grower()
     for text in filter(None, [card.text("first_mes"), *card.texts("alternate_greetings")]):
-        grower.add(grower.root, DraftNode("", text=named(text)))
-    current = grower.nodes[1] if len(grower.nodes) > 1 else None
+        grower.add(grower.root, named(text))
+    current = grower.nodes.get(ROOT + 1)
     for text in filter(None, card.texts("group_only_greetings")):
-        grower.add(grower.root, DraftNode("", text=named(text), marks=Marks(tags=("group",))))
+        grower.add(grower.root, named(text), labels="group")
     draft = grower.draft(current, card.text("name"))
     draft.byline = card.text("creator")
     draft.created = read_time(card.raw("creation_date"))
     draft.modified = read_time(card.raw("modification_date"))
     settings = draft.root.settings
     settings.memory = "\n\n".join(filter(None, (named(card.text(field)) for field in _MEMORY))) or None
-    draft.root.mark(note=card.text("creator_notes"), tags=card.tags())
+    draft.root.note, draft.root.tags = card.text("creator_notes"), card.tags()
     depth_prompt = card.inner("extensions").inner("depth_prompt")
     if prompt := depth_prompt.text("prompt"):
         settings.author_note, settings.author_note_depth = named(prompt), depth_prompt.integer("depth")
-    _add_book(draft, card.inner("character_book"))
-    for entry in settings.lore:
-        entry.text = named(entry.text)
+    draft.root.settings = settings
+    _add_book(draft, card.inner("character_book"), named)
     return draft
 
 
 def _from_png(document: Document) -> Fields:
-    """Return the card in a picture's text chunks: the newer one of two, if it can be read."""
-    texts = {keyword.lower(): text for keyword, text in _png_texts(document)}
-    failed: FormatError | None = None
-    for keyword in ("ccv3", "chara"):
-        if keyword in texts:
-            try:
-                if isinstance(value := _unwrapped(texts[keyword], document, f"text chunk {keyword}"), dict):
-                    return Fields(value)
-            except FormatError as error:
-                failed = failed or error
-    raise failed or FormatError(document.name, "the text chunks", "a character card; this picture holds none")
+    """Return the card in a picture's text chunks: the newer one of two."""
+    texts = dict(_png_texts(document.data))
+    packed = texts.get("ccv3") or texts.get("chara")
+    if packed is None:
+        raise FormatError(document.name, "the text chunks", "a character card; this picture holds none")
+    if not packed.startswith(b"{"):
+        packed = base64.b64decode(packed.translate(bytes.maketrans(b"-_", b"+/")) + b"==")
+    return Fields(parse_json(packed.decode(), document.name, "the text chunk"))
 
 
-def _png_texts(document: Document) -> Iterator[tuple[str, bytes]]:
+def _png_texts(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield keyword and text of each text chunk."""
-    data, at = document.data, len(PNG)
+    at = len(PNG)
     while at < len(data):
         length, kind = int.from_bytes(data[at : at + 4]), data[at + 4 : at + 8]
         keyword, _, text = data[at + 8 : at + 8 + length].partition(b"\0")
         if kind == b"iTXt":  # a flag and the method, then language and translated keyword, each ended by zero
             text = text[2:].partition(b"\0")[2].partition(b"\0")[2]
         if kind in (b"tEXt", b"iTXt"):
-            yield keyword.decode("latin-1"), text
+            yield keyword.decode("latin-1").lower(), text
         at += 12 + length  # length, kind, body, checksum
-
-
-def _unwrapped(text: bytes, document: Document, place: str) -> JsonValue:
-    """Return the JSON in a chunk: base64 of either alphabet, with or without line breaks, or as it is."""
-    packed = b"".join(text.split())
-    try:
-        if not packed.startswith(b"{"):
-            packed = packed.translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
-            text = base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)
-        words = text.decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise FormatError(document.name, place, f"JSON in base64 ({error})") from error
-    return parse_json(words, document.name, place)

@@ -13,23 +13,20 @@ import yaml
 from srbwriter.formats.blocks import heading_starts
 from srbwriter.formats.draft import Grower, read_time, write_time
 from srbwriter.formats.opening import Document, unix_lines
-from srbwriter.story.model import DraftNode, JsonObject, JsonValue, StoryDraft, as_list, as_object
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import JsonObject, JsonValue, as_list, as_object
 from srbwriter.story.words import well_formed, words_of
 
 _yaml = cast(Any, yaml)  # its types are half known
-_FENCED = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
-_KEY = re.compile(r"\s*(?:#[^\n]*\n\s*)*[\"']?[^\W\d][\w .-]{0,60}[\"']?[ \t]{0,9}:(?:\s|\Z)")
-_NAMES = {
-    "title": ("title",),
-    "author": ("author", "authors", "byline", "creator"),
-    "lang": ("lang", "language", "locale"),
-    "date": ("date",),
-}
+_KEY = r"(?:#[^\n]*\n|[ \t]*\n)*[\"']?[^\W\d][\w .-]{0,60}[\"']?[ \t]{0,9}:[ \t\n]"
+_FENCED = re.compile(rf"\A---[ \t]*\n({_KEY}.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+_NAMES = (
+    ("title",),
+    ("author", "authors", "byline", "creator"),
+    ("lang", "language", "locale"),
+    ("date",),
+)
 """What the front matter says of a story, and the keys under which other programs say it; ours are first."""
-
-
-class NotYaml(ValueError):
-    """Something between dashes that looks like front matter and cannot be read; says where and why."""
 
 
 def is_text(document: Document) -> bool:
@@ -38,7 +35,7 @@ def is_text(document: Document) -> bool:
 
 def read_text(document: Document) -> StoryDraft:
     grower = Grower()
-    return grower.draft(grower.add(grower.root, DraftNode("", text=unix_lines(document.text))))
+    return grower.draft(grower.add(grower.root, unix_lines(document.text)))
 
 
 def write_text(draft: StoryDraft) -> bytes:
@@ -46,37 +43,25 @@ def write_text(draft: StoryDraft) -> bytes:
 
 
 def is_markdown(document: Document) -> bool:
-    if document.kind != "text":
-        return False
     text = unix_lines(document.text)
-    try:
-        return split_front_matter(text)[0] is not None or bool(heading_starts(text))
-    except NotYaml:
-        return True
+    return document.kind == "text" and bool(_FENCED.match(text) or heading_starts(text))
 
 
 def read_markdown(document: Document) -> StoryDraft:
     """A node for the text before the first heading, and one for each heading with what follows it."""
-    text = unix_lines(document.text)
-    front: JsonObject | None = {}
-    try:
-        front, text = split_front_matter(text)
-    except NotYaml as error:
-        words = "what stands between the first dashes is not YAML and became part of the text"
-        document.tell(f"{words} ({error})")
+    front, text = split_front_matter(unix_lines(document.text))
+    if _FENCED.match(text) and not front:
+        document.tell("what stands between the first dashes is not YAML and became part of the text")
     grower = Grower()
     here = grower.root
     edges = [0, *heading_starts(text), len(text)]
     for low, high in zip(edges, edges[1:], strict=False):
         if high > low:
-            here = grower.add(here, DraftNode("", text=text[low:high]))
+            here = grower.add(here, text[low:high])
     draft = grower.draft(here)
-    said = {
-        name: next(filter(None, (_words_of((front or {}).get(key)) for key in keys)), "")
-        for name, keys in _NAMES.items()
-    }
-    draft.title, draft.byline, draft.language = said["title"], said["author"], said["lang"]
-    draft.modified = read_time(said["date"])
+    said = [next(filter(None, (_words_of(front.get(key)) for key in keys)), "") for keys in _NAMES]
+    draft.title, draft.byline, draft.language, date = said
+    draft.modified = read_time(date)
     return draft
 
 
@@ -91,21 +76,16 @@ def write_markdown(draft: StoryDraft) -> bytes:
     return f"---\n{head}---\n{text}".encode("utf-8", "replace")
 
 
-def split_front_matter(text: str) -> tuple[JsonObject | None, str]:
-    """Return the front matter of a text, if it begins with some, and what follows it.
-
-    Raises NotYaml where it can only have been meant as front matter, and is not.
-    """
+def split_front_matter(text: str) -> tuple[JsonObject, str]:
+    """Return the front matter of a text and what follows it; nothing and all where it begins with none."""
     found = _FENCED.match(text)
-    if found is None or not _KEY.match(found[1]):
-        return None, text
-    try:  # every plain value is text, and the dashes are line 1
-        value = _yaml.load("\n" + found[1], _yaml.BaseLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise NotYaml(" ".join(str(error).split())[:200]) from error
-    if not isinstance(value, dict):
-        raise NotYaml("it is no list of keys with values")
-    return as_object(value), text[found.end() :]
+    if found is None:
+        return {}, text
+    try:  # every plain value is text
+        front = as_object(_yaml.load(found[1], _yaml.BaseLoader))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        front = {}
+    return front, text[found.end() :] if front else text
 
 
 def _words_of(value: JsonValue) -> str:

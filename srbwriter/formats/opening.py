@@ -11,45 +11,37 @@ import io
 import json
 import re
 import zipfile
-import zlib
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from srbwriter.story.model import JsonObject, as_list, as_object, counted
+from srbwriter.story.model import JsonObject, as_object
 from srbwriter.story.words import well_formed
 
 AS_TEXT = "`srbwriter import --format text` takes it as it stands"
 PNG = b"\x89PNG\r\n\x1a\n"
 MOST_UNPACKED = 1 << 28  # bytes of all parts of an archive that are read
-_MOST_TOLD = 20  # notices of one file
-
-BROKEN_ZIP = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, zlib.error, LookupError,
-    ValueError,
-)  # fmt: skip
-"""What opening and reading an archive raises where it is not sound."""
-
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+_BOMS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
-_UNPACK = "is compressed, or an archive", "unpack it, and import what is in it"
-_REFUSED = {
-    b'380242cd {"srbwriter":': ("is a story", "give it a name in .srbw, and open it"),
-    b"SQLite format 3\0": ("is a database", "if it is a story, open it; it needs no import"),
-    b"%PDF-": ("is a PDF, which has places of letters and no text", "import what it was made from"),
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+_REFUSED = (
+    (b'380242cd {"srbwriter":', "is a story", "give it a name in .srbw, and open it"),
+    (b"SQLite format 3\0", "is a database", "if it is a story, open it; it needs no import"),
+    (b"%PDF-", "is a PDF, which has places of letters and no text", "import what it was made from"),
+    (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
         "is an old Word file (.doc), or one with a password", "save it as .docx, without a password",
     ),
-    b"\x1f\x8b": _UNPACK, b"BZh": _UNPACK, b"\xfd7zXZ\0": _UNPACK, b"\x28\xb5\x2f\xfd": _UNPACK,
-    b"7z\xbc\xaf\x27\x1c": _UNPACK, b"Rar!\x1a\x07": _UNPACK,
-}  # fmt: skip
+    (
+        (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07"),
+        "is compressed, or an archive", "unpack it, and import what is in it",
+    ),
+)  # fmt: skip
 """Files that are known and not read, by their first bytes: what they are, and what to do."""
 
 
@@ -71,9 +63,10 @@ class NotForUs(FormatError):
 
 @dataclass(slots=True)
 class Document:
-    """An opened file. ``value`` is the parsed JSON, for ``jsonl`` the objects in its lines by line number.
+    """An opened file. ``value`` is the parsed JSON, for ``jsonl`` the objects in its lines.
 
-    ``names`` are the parts of an archive and ``mimetype`` what it says of itself.
+    ``names`` are the parts of an archive and ``mimetype`` what it says of itself; ``cure`` is what to do
+    where it is not sound.
     """
 
     name: str
@@ -83,42 +76,41 @@ class Document:
     value: Any = None
     names: frozenset[str] = frozenset()
     mimetype: str = ""
-    told: dict[str, None] = field(default_factory=dict[str, None])
+    cure: str = "open it in the program that made it and save it once more"
+    notices: list[str] = field(default_factory=list[str])
     _left: int = field(default_factory=lambda: MOST_UNPACKED)
 
     @property
     def object(self) -> JsonObject:
         """The top-level JSON object, or the first line's; else empty."""
-        first = next(iter(self.value.values()), None) if self.kind == "jsonl" else self.value
-        return as_object(first)
+        return as_object(self.value[0] if self.kind == "jsonl" else self.value)
 
     def tell(self, words: str) -> None:
         """Have the writer know; the same words once."""
-        self.told[words] = None
+        if words not in self.notices:
+            self.notices.append(words)
 
-    @property
-    def notices(self) -> list[str]:
-        told = list(self.told)
-        more = len(told) - _MOST_TOLD
-        return told if more <= 0 else [*told[:_MOST_TOLD], f"and {more} more like these"]
-
-    def part(self, name: str, cure: str) -> bytes:
+    def part(self, name: str) -> bytes:
         """Return a part of the archive. Raises NotForUs for one that is missing, damaged or too large."""
         if name not in self.names:
-            raise NotForUs(self.name, f"is not sound ({name} is missing)", cure)
+            raise NotForUs(self.name, f"is not sound ({name} is missing)", self.cure)
         try:
             with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
                 self._left -= archive.getinfo(name).file_size
                 if self._left >= 0:
                     return archive.read(name)  # never more than the size that it gives
-        except BROKEN_ZIP as error:
-            raise NotForUs(self.name, f"is not sound ({name}: {error})", cure) from error
+        except Exception as error:  # what zipfile raises has no class in common
+            raise NotForUs(self.name, f"is not sound ({name}: {error})", self.cure) from error
         problem = f"unpacks to more than {MOST_UNPACKED >> 20} MiB"
         raise NotForUs(self.name, problem, "export its text alone, as .txt")
 
-    def xml(self, name: str, cure: str) -> Element:
+    def xml(self, name: str) -> Element:
         """Return the root of a part in XML. Raises NotForUs."""
-        return parse_xml(self.part(name, cure), f"{self.name}, {name}", cure)
+        return parse_xml(self.part(name), f"{self.name}, {name}", self.cure)
+
+    def xml_if_any(self, name: str) -> Element:
+        """The same, or an empty element where there is no such part."""
+        return self.xml(name) if name in self.names else Element("none")
 
 
 def parse_xml(data: bytes, name: str, cure: str) -> Element:
@@ -137,25 +129,25 @@ def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool =
         return Document(name, data, "text", decode(data, name, encoding))
     if not data:
         raise NotForUs(name, "is empty", "there is nothing to import")
-    for magic, (problem, cure) in _REFUSED.items():
+    for magic, problem, cure in _REFUSED:
         if data.startswith(magic):
             raise NotForUs(name, problem, cure)
     if data[60:68] == b"BOOKMOBI":
         raise NotForUs(name, "is a Kindle book", _WORDS_ONLY)
-    if not encoding and data.startswith(PNG):
-        return Document(name, data, "png")
+    if not encoding and data.startswith((PNG, b"{\\rtf")):
+        return Document(name, data, "png" if data.startswith(PNG) else "rtf")
     if not encoding and data.startswith(b"PK\x03\x04"):
         return _open_zip(data, name)
-    if not encoding and data.startswith(b"{\\rtf"):
-        return Document(name, data, "rtf")
     document = Document(name, data, "text", decode(data, name, encoding))
     text = document.text
     head = text[:4_000].lstrip() or text.lstrip()[:1]
-    if (lines := _json_lines(document)) is not None:
-        document.kind, document.value = "jsonl", lines
-    elif _may_be_json(text):
+    if re.match(r'\{\s*["}]|\[\s*\{', head):
+        first, _, others = text.strip().partition("\n")
         try:
-            document.kind, document.value = "json", parse_json(text, name)
+            if others and first.rstrip().endswith("}"):
+                document.kind, document.value = "jsonl", _json_lines(document)
+            else:
+                document.kind, document.value = "json", parse_json(text, name)
         except FormatError as error:
             raise FormatError(name, error.place, f"{error.expected} — if it is a text, {AS_TEXT}") from error
     elif not head:
@@ -171,12 +163,8 @@ def refuse_unknown(document: Document) -> NoReturn:
     if document.kind == "zip":
         problem = "is an archive (ZIP), and no document that is known here"
         raise NotForUs(document.name, problem, "unpack it, or save the document as .docx")
-    value = document.value
-    if isinstance(value, list):
-        held = f"a JSON list of {counted(len(as_list(value)), 'item')}"
-    else:
-        held = f"JSON with {', '.join(sorted(document.object)[:12]) or 'no keys'} at the top level"
-    problem = f"is {held}, and of no story format that is known here"
+    held = ", ".join(sorted(document.object)[:12]) or "no keys"
+    problem = f"is JSON with {held} at the top level, and of no story format that is known here"
     raise NotForUs(document.name, problem, AS_TEXT, "the top level")
 
 
@@ -185,7 +173,7 @@ def _open_zip(data: bytes, name: str) -> Document:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = frozenset(archive.namelist())
             mimetype = archive.open("mimetype").read(100) if "mimetype" in names else b""
-    except BROKEN_ZIP as error:
+    except Exception as error:
         raise NotForUs(name, f"is a broken archive ({error})", "copy it again from where it came") from error
     return Document(name, data, "zip", names=names, mimetype=mimetype.decode("latin-1").strip())
 
@@ -195,14 +183,14 @@ def _open_zip(data: bytes, name: str) -> Document:
 
 def decode(data: bytes, name: str, encoding: str = "") -> str:
     """Return the text in ``data``. Raises FormatError if it is not in ``encoding``, or in UTF without one."""
-    known, start = next(((of, len(bom)) for bom, of in _BOMS if data.startswith(bom)), ("utf-8", 0))
+    known = next((of for bom, of in _BOMS.items() if data.startswith(bom)), "utf-8")
     try:
-        text = data.decode(encoding).removeprefix("\ufeff") if encoding else data[start:].decode(known)
+        text = data.decode(encoding or known).removeprefix("\ufeff")
         if "\0" not in text:
             return text
         at, problem = data.index(b"\0"), "has zeros in it, and no text has"
     except UnicodeDecodeError as error:
-        at, problem = start + error.start, f"is no text in {encoding or 'UTF-8'}"
+        at, problem = error.start, f"is no text in {encoding or 'UTF-8'}"
     except LookupError as error:
         cure = "name one that Python knows, such as cp1252, latin-1, utf-16, koi8-r, shift_jis or big5"
         raise NotForUs(name, f"was not read: {encoding} is no encoding of text", cure) from error
@@ -221,10 +209,11 @@ def parse_json(text: str, name: str, place: str = "") -> Any:
 
     Half surrogates, which JavaScript writes when it cuts a string inside an emoji, become U+FFFD.
     """
-    if re.search(r"\\u[dD][89a-fA-F]", text):
-        text = re.sub(r"\\\\|(?:\\u[dD][89a-fA-F][0-9a-fA-F]{2})+", _mend_escapes, text)
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):
+            value = json.loads(well_formed(json.dumps(value, ensure_ascii=False)))
+        return value
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise FormatError(name, f"{place}, {where}" if place else where, f"JSON ({error.msg})") from error
@@ -232,43 +221,14 @@ def parse_json(text: str, name: str, place: str = "") -> Any:
         raise FormatError(name, place or "the file", f"JSON of a sane size ({error})") from error
 
 
-def _mend_escapes(found: re.Match[str]) -> str:
-    if found[0] == r"\\":
-        return found[0]
-    units = bytes.fromhex(found[0].replace("\\u", ""))
-    return json.dumps(well_formed(units.decode("utf-16-be", "surrogatepass")))[1:-1]
-
-
-def _may_be_json(text: str) -> bool:
-    """Whether a text can only be meant as JSON; ``[[a page]]`` is one of Markdown."""
-    listed = text.lstrip().startswith("[") and _is_json(text)
-    return listed or bool(re.match(r'\s*(\{\s*("|\})|\[\s*\{)', text))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _json_lines(document: Document) -> dict[int, JsonObject] | None:
-    """Return the objects in the lines, by number, if the first two show that there are any.
-
-    A line that is no object, such as one cut off where a program was killed, is left out with a notice.
-    """
-    lines = [(number, line) for number, line in enumerate(document.text.split("\n"), 1) if line.strip()]
-    if len(lines) < 2 or not any(line.strip()[-1:] == "}" and _is_json(line) for _, line in lines[:2]):
-        return None
-    if not _is_json(lines[0][1]) and (
-        _is_json(document.text) or not all(line.lstrip().startswith("{") for _, line in lines[1:])
-    ):
-        return None
-    values: dict[int, JsonObject] = {}
-    for number, line in lines:
+def _json_lines(document: Document) -> list[JsonObject]:
+    """Return the objects in the lines; one that is cut off where a program was killed is left out."""
+    values: list[JsonObject] = []
+    for number, line in enumerate(document.text.split("\n"), 1):
         try:
-            values[number] = as_object(parse_json(line, document.name, f"line {number}"))
+            values += [as_object(parse_json(line, document.name))] if line.strip() else []
         except FormatError as error:
-            document.tell(f"{error.place}: left out; it is not {error.expected}")
+            if not values:
+                raise
+            document.tell(f"line {number}: left out; it is not {error.expected}")
     return values

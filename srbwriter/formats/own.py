@@ -6,36 +6,24 @@ In files of versions before 0.6 a chapter may be a mark on a node; it becomes a 
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import Any, cast
+from datetime import date
 
+from srbwriter.formats.draft import Fields
 from srbwriter.formats.opening import Document, FormatError
-from srbwriter.story.headings import heading_line, is_scene_break
-from srbwriter.story.model import DraftNode, JsonObject, Span, StoryDraft, as_list, as_object
-from srbwriter.story.outline import heading_of
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import ROOT, JsonObject, Settings, Span, State, as_list, as_object
+from srbwriter.story.node import Node
+from srbwriter.story.spans import fit, text_of, tidy
+from srbwriter.story.upgrade import place_headings
 
 NAME = "srbwriter"
 VERSION = 2
 WITHOUT = ("the undo history",)
 """Parts of a story that such a file lacks; its field ``without`` lists them."""
 
-_MOST = 2**53  # what every reader of JSON can count to
-_NAMES: dict[type, dict[str, str]] = {
-    DraftNode: {"spans": "runs"}, Span: {"ids": "tokens", "vocab": "vocabulary"}
-}  # fmt: skip
-"""Fields that are called otherwise in the file."""
-
-
-@dataclass(slots=True)
-class _File:
-    format: str
-    version: int
-    without: list[str] = field(default_factory=list[str])
-    story: StoryDraft = field(kw_only=True)
+_MADE = ("seed", "sampling", "model", "finish_reason")
+_MARKS = ("bookmark", "note", "title", "visited")
 
 
 def is_own(document: Document) -> bool:
@@ -43,77 +31,106 @@ def is_own(document: Document) -> bool:
 
 
 def read_own(document: Document) -> StoryDraft:
-    import msgspec  # carries this format alone; imported when one is read
+    import msgspec  # imported when a file is read or written
 
     version = document.object.get("version")
     if not isinstance(version, int) or not 1 <= version <= VERSION:
         expected = f"a number from 1 to {VERSION}; a newer program wrote this"
         raise FormatError(document.name, "version", expected)
-    nodes = [as_object(node) for node in as_list(as_object(document.object.get("story")).get("nodes"))]
-    _write_chapters(nodes)
-    spans = [as_object(run) for node in nodes for run in as_list(node.get("runs"))]
-    for record, values in ((DraftNode, nodes), (Span, spans)):
-        for ours, theirs in _NAMES[record].items():
-            for value in values:
-                if theirs in value:
-                    value[ours] = value.pop(theirs)
-    try:
-        story = msgspec.convert(document.object, _File).story
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        problem, _, place = str(error).partition(" - at ")
-        place = place.strip("`$.") or "the top level"
-        raise FormatError(document.name, place, f"a story ({problem})") from error
-    numbers = {f"story.nodes.{at}": (node.order,) for at, node in enumerate(story.nodes)}
-    numbers |= {f"story.days.{day}": astuple(done) for day, done in story.days.items()}
-    for place, values in numbers.items():
-        if not all(abs(value) < _MOST for value in values):
-            raise FormatError(document.name, place, "numbers of a sane size")
-    for day in story.days:
-        if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
-            raise FormatError(document.name, f"story.days.{day}", "a day such as 2024-05-06")
-    return story
+    story = Fields(document.object.get("story")).all
+    nodes = [as_object(node) for node in as_list(story.get("nodes"))]
+    if not nodes:
+        raise FormatError(document.name, "story.nodes", "a story with at least a root node")
+    ids = [str(node.get("id")) for node in nodes]
+    first = ROOT + bool(nodes[0].get("text"))  # a root with words hangs below an empty one
+    numbers = dict(zip(ids, range(first, first + len(ids)), strict=True))
+    if first == ROOT and ids[0] == str(ROOT) and all(re.fullmatch("[1-9][0-9]{0,8}", key) for key in ids):
+        numbers = {key: int(key) for key in ids}
+    given = {key: value for key, value in story.items() if key not in ("nodes", "current", "notices")}
+    for day, done in as_object(given.get("days")).items():  # files before 0.6 part typed words and others
+        read = Fields(done)
+        words = (read.integer("typed") or 0) + (read.integer("picked") or 0)
+        given["days"][day] = {"grown": words, "seconds": read.raw("seconds") or 0.0}
+    draft = msgspec.convert(given, StoryDraft)
+    for place, (key, fields) in enumerate(zip(ids, nodes, strict=True)):
+        parent = fields.get("parent_id")
+        above = None if parent is None else numbers.get(parent)
+        if (parent is None) != (place == 0) or (place and above not in draft.nodes):
+            raise ValueError(f"of node {key!r}, the parent {parent!r} does not come before it")
+        if place and numbers[key] in draft.nodes:
+            raise ValueError(f"the id {key!r} occurs twice")
+        above = ROOT if place == 0 and first != ROOT else above
+        draft.nodes[numbers[key]] = _read_node(fields, numbers[key], above)
+    marked = [as_object(fields.get("marks")) for fields in nodes]
+    chapters = {numbers[key]: marks for key, marks in zip(ids, marked, strict=True) if marks.get("chapter")}
+    for number in chapters:
+        draft.nodes[number].title = ""
+    place_headings(draft.nodes, {number: str(marks.get("title", "")) for number, marks in chapters.items()})
+    draft.current = numbers.get(str(story.get("current_id")), 0)
+    if draft.current not in draft.nodes:
+        raise ValueError("the current node is not in it")
+    for day in draft.days:
+        date.fromisoformat(day)
+    return draft
 
 
-def _write_chapters(nodes: list[JsonObject]) -> None:
-    """Write the heading of each node that is marked as a chapter, unless its words begin with one."""
-    endings: dict[str, str] = {}  # the last characters of the text up to each node
-    for node in nodes:
-        marks, text = as_object(node.get("marks")), str(node.get("text", ""))
-        ending = endings.get(str(node.get("parent_id")), "")
-        if marks.get("chapter"):
-            title, bare = str(marks.pop("title", "")), text.lstrip("\n")
-            said = heading_line(bare) is not None or (not title and is_scene_break(bare.split("\n")[0]))
-            if not said and (title or ending.strip()):
-                blank = "\n\n"[len(ending) - len(ending.rstrip("\n")) :] if ending else ""
-                head = f"{blank}{heading_of(title)}\n\n"
-                if runs := as_list(node.get("runs")):
-                    runs.insert(0, {"text": head, "author": "imported"})
-                node["text"] = text = head + text
-        endings[str(node.get("id"))] = (ending + text)[-2:]
+def _read_node(fields: JsonObject, number: int, parent: int | None) -> Node:
+    import msgspec
+
+    made, marks = as_object(fields.get("generation")), as_object(fields.get("marks"))
+    values: JsonObject = {"author": "imported", "id": number, "parent": parent}
+    for source, keys in ((made, _MADE), (marks, _MARKS), (fields, ("text", "author", "meta", "created"))):
+        values |= {key: source[key] for key in keys if source.get(key) is not None}
+    node = msgspec.convert(values, Node)
+    node.place = Fields(fields).integer("order") or 0
+    node.state = State.BINNED if marks.get("deleted") and parent is not None else State.LIVING
+    node.tags = Fields(marks).tags()
+    if settings := fields.get("settings"):
+        node.settings = msgspec.convert(settings, Settings)
+    if runs := as_list(fields.get("runs")):
+        names = {"tokens": "ids", "vocabulary": "vocab"}
+        runs = [{names.get(key, key): value for key, value in as_object(run).items()} for run in runs]
+        spans = msgspec.convert(runs, list[Span])
+        if text_of(spans) != node.text:
+            raise ValueError("of a node, the runs do not join to its text")
+        sound = [fit(span.ids) and len(span.logprobs) in (0, len(span.ids)) for span in spans]
+        node.spans = tidy(s if good else Span(s.text, s.author) for s, good in zip(spans, sound, strict=True))
+    return node
 
 
 def write_own(draft: StoryDraft) -> bytes:
-    file = _said(_File(NAME, VERSION, list(WITHOUT), story=draft))
-    return json.dumps(file, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    import msgspec
+
+    story = _filled({
+        "nodes": [_node_json(node) for node in draft.nodes.values()], "current_id": str(draft.current),
+        "title": draft.title, "byline": draft.byline, "language": draft.language, "created": draft.created,
+        "modified": draft.modified, "id": draft.id, "values": draft.values,
+        "days": {day: {"typed": done.grown, "seconds": done.seconds} for day, done in draft.days.items()},
+    })  # fmt: skip
+    file = {"format": NAME, "version": VERSION, "without": WITHOUT, "story": story}
+    return msgspec.json.encode(file)
 
 
-def _said(value: Any) -> Any:
-    """Return ``value`` as JSON: a record without its default values, and null for NaN."""
-    if isinstance(value, (list, tuple)):
-        return [_said(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {key: _said(item) for key, item in cast("dict[str, Any]", value).items()}
-    if is_dataclass(value):
-        given = ((name, getattr(value, name), usual) for name, usual in _defaults(type(value)))
-        names = _NAMES.get(type(value), {})
-        return {names.get(name, name): _said(item) for name, item, usual in given if item != usual}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _node_json(node: Node) -> JsonObject:
+    marks = {
+        "bookmark": node.bookmark or None, "tags": node.tags, "note": node.note, "title": node.title,
+        "visited": None if node.visited else False, "deleted": node.state != State.LIVING or None,
+    }  # fmt: skip
+    runs = [
+        _filled({
+            "text": span.text, "author": span.author, "tokens": span.ids, "vocabulary": span.vocab,
+            "logprobs": span.logprobs, "lead": span.lead,
+        })
+        for span in (node.spans if node.runs is not None else ())
+    ]  # fmt: skip
+    return _filled({
+        "id": str(node.id), "parent_id": str(node.parent) if node.parent else None,
+        "order": node.place or None, "text": node.text, "author": node.author, "runs": runs,
+        "generation": _filled({name: getattr(node, name) for name in _MADE}), "marks": _filled(marks),
+        "settings": node.own_settings, "created": node.created or None, "meta": node.meta,
+    })  # fmt: skip
 
 
-@cache
-def _defaults(record: type) -> list[tuple[str, Any]]:
-    """Return the fields of a record with what they hold by default; MISSING for none."""
-    return [
-        (each.name, each.default if each.default_factory is MISSING else each.default_factory())
-        for each in fields(record)
-    ]
+def _filled(values: JsonObject) -> JsonObject:
+    """Return ``values`` without those that say nothing."""
+    return {key: value for key, value in values.items() if value not in (None, "", (), [], {})}

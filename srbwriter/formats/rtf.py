@@ -10,13 +10,14 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from srbwriter.formats.blocks import Block, block_of, read_blocks
-from srbwriter.formats.documents import HIDDEN, PICTURES, TABLES, Reader
+from srbwriter.formats.documents import HEADING, HIDDEN, PICTURES, TABLES, Reader, Style, said
 from srbwriter.formats.inline import Inline, join_inlines
-from srbwriter.formats.opening import Document, FormatError
-from srbwriter.story.model import StoryDraft
+from srbwriter.formats.opening import Document
+from srbwriter.story.draft import StoryDraft
 
 _TOKEN = re.compile(
     r"\\(?:([a-zA-Z]{1,32})(-?\d{1,10})? ?|'([0-9a-fA-F]{2})|([^a-zA-Z]))|([{}])|([^\\{}\r\n]+)|[\r\n]+|\\"
@@ -47,14 +48,11 @@ _SILENT = frozenset(
 _TAKEN = ("footnote", "annotation", "shptxt")
 """Groups whose words stand elsewhere than where they are written."""
 
-_GROUPS = (
-    frozenset("fonttbl stylesheet info title author atnauthor fldrslt field".split()) | _SILENT | {*_TAKEN}
-)
+_KEPT = frozenset("fonttbl stylesheet info title author atnauthor fldrslt field".split())
 """Groups that are known, also where a star says that others pass over them."""
 
 _NO_TEXT = ("fonttbl", "silent", "info", "stylesheet")
 _FORM = {"i": "emphasis", "b": "strong", "v": "hidden", "deleted": "hidden"}
-_HEADING = re.compile(r"heading ([1-9])$")
 _BODY_LEVEL = 9  # the outline level that is none
 
 
@@ -63,12 +61,10 @@ def is_rtf(document: Document) -> bool:
 
 
 def read_rtf(document: Document) -> StoryDraft:
-    if document.kind != "rtf":
-        raise FormatError(document.name, "byte 0", "RTF, which begins with {\\rtf")
     reader = _Rtf(document)
-    draft = read_blocks(reader.blocks(document.data))
-    title = " ".join(reader.named["title"].split())
-    draft.title, draft.byline = draft.title or title, reader.named["author"].strip()
+    draft = read_blocks(reader.read(document.data))
+    draft.title = draft.title or " ".join(reader.named["title"].split())
+    draft.byline = reader.named["author"].strip()
     return draft
 
 
@@ -82,25 +78,8 @@ class _State:
     font: int = 0
     fallbacks: int = 1  # characters after a \u for programs that do not know it
     to: str = ""
-    style: int = 0  # the paragraph's, and what it says
+    style: str = ""  # the paragraph's, and the outline level that it or the paragraph gives
     level: int = _BODY_LEVEL
-    in_table: bool = False
-
-
-@dataclass(slots=True)
-class _Style:
-    """A paragraph's style: its name, and the outline level that it gives."""
-
-    name: str = ""
-    level: int = _BODY_LEVEL
-
-
-@dataclass(slots=True)
-class _Text:
-    """Words that are gathered: of the story, of a note, of a comment or of a text box."""
-
-    parts: list[Inline] = field(default_factory=list[Inline])
-    depth: int = 0  # of the group that they are in
 
 
 class _Rtf(Reader):
@@ -111,16 +90,17 @@ class _Rtf(Reader):
         self.named = {"title": "", "author": "", "atnauthor": ""}
         self._state = _State()
         self._stack: list[_State] = []
-        self._texts = [_Text()]
+        # Of the story, and of the note, comment or text box that is open: with the depth of its group.
+        self._texts: list[tuple[list[Inline], int]] = [([], 0)]
         self._bytes = bytearray()  # in the font's code page, not yet decoded
         self._skip = 0  # characters that say again what a \u has said
         self._code_page = "cp1252"
         self._fonts: dict[int, str] = {}
-        self._styles: dict[int, _Style] = {}
+        self._names: dict[str, str] = {}  # of styles
+        self._levels: dict[str, int] = {}
         self._item = self._starred = self._opened = False
-        self._rows: list[Inline] = []
 
-    def blocks(self, data: bytes) -> Iterator[Block]:
+    def read(self, data: bytes) -> Iterator[Block]:
         text, at = data.decode("latin-1"), 0
         while (found := _TOKEN.match(text, at)) is not None:
             at = found.end()
@@ -145,7 +125,6 @@ class _Rtf(Reader):
         while self._stack:
             self._close()
         yield from self._end_paragraph()
-        yield from self._end_table()
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -157,18 +136,17 @@ class _Rtf(Reader):
         if not self._stack:
             return
         to = self._state.to
-        if to in _TAKEN and self._texts[-1].depth == len(self._stack):
-            parts = self._texts.pop().parts
+        if to in _TAKEN and self._texts[-1][1] == len(self._stack):
+            parts = self._texts.pop()[0]
             while parts and not parts[-1].text.strip():
                 parts.pop()
             parts = _whole_characters(parts)
-            words = "".join(part.text for part in parts).strip()
             if to == "footnote":
-                self._texts[-1].parts.append(Inline(self.note(parts)))
+                self._texts[-1][0].append(Inline(self.note(parts)))
             elif to == "annotation":
-                self.comment(self.named["atnauthor"].strip(), words)
+                self.comment(self.named["atnauthor"].strip(), said(parts))
                 self.named["atnauthor"] = ""
-            elif words:
+            elif parts:
                 self.box(block_of("paragraph", parts))
         self._state, self._starred, self._skip, self._opened = self._stack.pop(), False, 0, False
 
@@ -176,7 +154,7 @@ class _Rtf(Reader):
         """The group's first word says what it is."""
         silent = self._state.to == "silent"
         if name in _TAKEN and (not silent or name == "shptxt"):
-            self._texts.append(_Text(depth=len(self._stack)))
+            self._texts.append(([], len(self._stack)))
             self._state.to = name
         elif name in _SILENT:
             self._item = self._item or name in ("listtext", "pntext")
@@ -197,7 +175,7 @@ class _Rtf(Reader):
                 self._starred, self._opened = opened, opened
             case "\n" | "\r" | "par" | "sect" | "page":
                 yield from self._end_paragraph()
-            case _ if word in _GROUPS:
+            case _ if word in _SILENT or word in _TAKEN or word in _KEPT:
                 self._begin_group(word)
             case _ if starred:
                 state.to = "silent"
@@ -208,7 +186,7 @@ class _Rtf(Reader):
             case "plain":
                 state.emphasis = state.strong = state.hidden = False
             case "pard":
-                state.level, state.in_table, state.style, self._item = _BODY_LEVEL, False, 0, False
+                state.level, state.style, self._item = _BODY_LEVEL, "", False
             case "uc":
                 state.fallbacks = max(0, number or 0)
             case "u":
@@ -219,40 +197,21 @@ class _Rtf(Reader):
             case "fcharset" if state.to == "fonttbl" and number in _CHARSETS:
                 self._fonts[state.font] = _CHARSETS[number]
             case "ansicpg":
-                self._set_code_page(number)
+                name = {65001: "utf-8", 10000: "mac_roman"}.get(number or 0, f"cp{number}")
+                with suppress(LookupError):  # letters of an unknown one are read as Western ones
+                    self._code_page = codecs.lookup(name).name
             case "s":
-                state.style = number or 0
-                if state.to == "stylesheet":
-                    self._styles[state.style] = _Style()
-                else:
-                    state.level = self._styles.get(state.style, _Style()).level
+                state.style = str(number)
+                state.level = self._levels.get(state.style, _BODY_LEVEL)
             case "outlinelevel":
-                level = number if number is not None and 0 <= number < _BODY_LEVEL else _BODY_LEVEL
+                state.level = number if number is not None and number < _BODY_LEVEL else _BODY_LEVEL
                 if state.to == "stylesheet":
-                    self._styles.setdefault(state.style, _Style()).level = level
-                else:
-                    state.level = level
-            case "intbl":
-                state.in_table = True
+                    self._levels[state.style] = state.level
             case "cell" | "nestcell":
-                text = self._texts[-1]
-                self._rows += [*_whole_characters(text.parts), Inline(" | ")]
-                text.parts = []
-            case "row" | "nestrow":
-                if self._rows and self._rows[-1].text == " | ":
-                    self._rows[-1] = Inline("\n")
-                state.in_table = word == "nestrow"
+                self.document.tell(TABLES)
+                yield from self._end_paragraph()
             case _:
                 pass
-
-    def _set_code_page(self, number: int | None) -> None:
-        name = {65001: "utf-8", 10000: "mac_roman"}.get(number or 0, f"cp{number}")
-        try:
-            self._code_page = codecs.lookup(name).name
-        except LookupError:
-            self.document.tell(
-                f"the code page {number} is not known; letters in it were read as Western ones"
-            )
 
     # -- words -------------------------------------------------------------------------------------
 
@@ -271,44 +230,35 @@ class _Rtf(Reader):
     def _add_text(self, text: str) -> None:
         state = self._state
         if state.to == "stylesheet":
-            style = self._styles.setdefault(state.style, _Style())
-            style.name += text.rstrip(";").casefold()
-            if (heading := _HEADING.match(style.name.strip())) is not None:
-                style.level = int(heading[1]) - 1
+            name = self._names[state.style] = self._names.get(state.style, "") + text.rstrip(";").casefold()
+            if (heading := HEADING.match(name.strip())) is not None:
+                self._levels[state.style] = int(heading[1]) - 1
         elif state.to in self.named:
             self.named[state.to] += text
-        elif state.to in _NO_TEXT:
-            return
-        elif state.hidden:
+        elif state.hidden and state.to not in _NO_TEXT:
             self.document.tell(HIDDEN)
-        else:
-            self._texts[-1].parts.append(Inline(text, state.emphasis, state.strong))
+        elif state.to not in _NO_TEXT:
+            self._texts[-1][0].append(Inline(text, state.emphasis, state.strong))
 
     # -- paragraphs --------------------------------------------------------------------------------
 
     def _end_paragraph(self) -> Iterator[Block]:
-        state, text = self._state, self._texts[-1]
+        state, (text, _) = self._state, self._texts[-1]
         if state.to in _NO_TEXT:
             return
-        if len(self._texts) > 1 or state.in_table:
-            text.parts.append(Inline(" " if len(self._texts) == 1 else "\n"))
+        if len(self._texts) > 1:
+            text.append(Inline("\n"))
             return
-        yield from self._end_table()
-        parts, text.parts = _whole_characters(text.parts), []
-        title = self._styles.get(state.style, _Style()).name.strip() == "title"
-        level = 0 if title or state.level == _BODY_LEVEL else state.level + 1
-        if level:  # without the look that all of it has
+        parts = _whole_characters(text)
+        text.clear()
+        style = Style("title" if self._names.get(state.style, "").strip() == "title" else None)
+        if not style.kind and state.level < _BODY_LEVEL:  # a heading, without the look that all of it has
+            style = style._replace(level=state.level + 1)
             seen = [part for part in parts if part.text.strip()]
             emphasis, strong = all(part.emphasis for part in seen), all(part.strong for part in seen)
             parts = [Inline(p.text, p.emphasis and not emphasis, p.strong and not strong) for p in parts]
-        yield from self.paragraph(parts, title=title, level=level, item=self._item)
+        yield from self.paragraph(parts, style, self._item)
         self._item = False
-
-    def _end_table(self) -> Iterator[Block]:
-        if self._rows:
-            self.document.tell(TABLES)
-            rows, self._rows = self._rows[:-1], []
-            yield from block_of("paragraph", rows)
 
 
 def _whole_characters(parts: list[Inline]) -> list[Inline]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,10 @@ from pathlib import Path
 from srbwriter.formats import book, documents, folder, foreign, html, lore, markdown, novelai, own, rtf
 from srbwriter.formats.folder import Folder, ReadFile
 from srbwriter.formats.opening import Document, FormatError, NotForUs, open_document, refuse_unknown
-from srbwriter.story.model import (
-    DraftError,
-    OnProgress,
-    StoryDraft,
-    check_draft,
-    no_progress,
-    without_deleted,
-)
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import OnProgress, no_progress
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ FORMATS = (
     Format("sillytavern", "SillyTavern chat", ".jsonl", foreign.is_tavern_chat, foreign.read_tavern_chat),
     Format("worldinfo", "World info, lorebook of a card", ".json", lore.is_world_info, lore.read_world_info),
     Format("mikupad", "mikupad session", ".json", foreign.is_mikupad, foreign.read_mikupad),
-    Format("loom", "Loom tree", ".json", foreign.is_loom, foreign.read_loom, foreign.write_loom),
+    Format("loom", "Loom tree", ".json", foreign.is_loom, foreign.read_loom),
     Format("docx", "Word document", ".docx", documents.is_docx, documents.read_docx, book.write_docx),
     Format("epub", "EPUB book", ".epub", html.is_epub, html.read_epub, book.write_epub),
     Format("odt", "OpenDocument text", ".odt", documents.is_odt, documents.read_odt),
@@ -107,13 +104,8 @@ def writable() -> tuple[Format, ...]:
 
 
 def for_file(file: Path) -> Format | None:
-    """Return the export format for a file name: the first of its extension, unless it names another.
-
-    ``tree.loom.json`` is a Loom tree. Case does not matter.
-    """
-    fits = [form for form in writable() if form.extension == file.suffix.lower()]
-    wanted = Path(file.stem).suffix.lower().removeprefix(".")
-    return next((form for form in fits if form.name == wanted), fits[0] if fits else None)
+    """Return the export format for a file name, by its extension."""
+    return next((form for form in writable() if form.extension == file.suffix.lower()), None)
 
 
 def no_extension(file: Path) -> str:
@@ -156,17 +148,13 @@ def read(
         raise FormatError(name, "the file", f"a file in the format {form.name}")
     try:
         draft = (form or _match(document)).read(document)
-    except RecursionError as error:
-        raise NotForUs(name, "is nested too deeply", "save it anew in the program that made it") from error
+    except FormatError:
+        raise
+    except Exception as error:  # what no reader asks before it reads
+        log.info("%s", name, exc_info=True)
+        problem = "is nested too deeply" if isinstance(error, RecursionError) else f"is damaged ({error})"
+        raise NotForUs(name, problem, "save it anew in the program that made it") from error
     draft.notices = [*document.notices, *draft.notices]
-    return _checked(draft, name)
-
-
-def _checked(draft: StoryDraft, name: str) -> StoryDraft:
-    try:
-        check_draft(draft)
-    except DraftError as error:
-        raise FormatError(name, "the nodes", f"a tree ({error})") from error
     return draft
 
 
@@ -193,25 +181,21 @@ def read_folder(
         nonlocal done
         done += 1
         progress(min(1, done / len(opened.files)))
-        name = f"{opened.name}/{path}" if opened.name else path
-        file_format = "" if of_folder else format_name
-        return read(opened.read_bytes(path), name, encoding=encoding, format_name=file_format)
+        file, form = opened.files[path], "" if of_folder else format_name
+        return read(file.read_bytes(), str(file), encoding=encoding, format_name=form)
 
     known = FOLDERS if as_one else FOLDERS[:-1]
     form = of_folder or next((form for form in known if form.matches(opened)), None)
     if form is None:
-        cure = "name a file in it"
-        if not as_one:
-            cure += "; `srbwriter import --as-one` makes one story of all of them"
+        cure = "name a file in it; `srbwriter import --as-one` makes one story of all of them"
         raise NotForUs(opened.name, "is a folder", cure)
-    return _checked(form.read(opened, read_file), opened.name)
+    return form.read(opened, read_file)
 
 
 def write(draft: StoryDraft, format_name: str) -> bytes:
-    """Return the story in a format that can be exported. Raises KeyError and DraftError."""
+    """Return the story in a format that can be exported. Raises KeyError."""
     form = by_name(format_name)
     if form.write is None:
         names = ", ".join(other.name for other in writable())
         raise KeyError(f"{format_name!r} can only be imported; export to one of {names}")
-    check_draft(draft)
-    return form.write(draft if form.name == own.NAME else without_deleted(draft))
+    return form.write(draft)

@@ -16,10 +16,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
-import traceback
-from concurrent.futures import Future
-from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -30,42 +26,21 @@ from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
 from srbwriter.story.disk import in_brief, lock_of, making, remove
-from srbwriter.story.model import (
-    DamagedStory,
-    DraftError,
-    NotAStory,
-    OnProgress,
-    StoryDraft,
-    StoryError,
-    no_progress,
-    within,
-)
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress, within
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
 log = logging.getLogger(__name__)
 
-_OPENED, _FILLED = 0.1, 0.75  # share of an export when the story is open, and when its nodes are read
-_PARSED = 0.3  # share of an import when the file is parsed
+_OPENED, _FILLED = 0.3, 0.75  # share of an export when the story is open, and when its nodes are copied
+_PARSED = 0.6  # share of an import when the file is parsed
 _STEP = 0.005  # share of the work between two progress messages of the other process
 _NICE = 5  # keys and branches come first
 
 
 class TransferError(StoryError):
     """A file cannot be read or written; the message names it and a remedy."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path, self.problem = path, problem
-        super().__init__(f"{path}: {problem}")
-
-    @classmethod
-    def of(cls, path: Path, error: OSError) -> TransferError:
-        """Return the error for a system error about ``path``."""
-        return cls(path, in_brief(error))
-
-
-class TransferFailed(StoryError):
-    """The other process failed; the message is for the writer."""
 
 
 class Stopped(StoryError):
@@ -84,13 +59,13 @@ class Landed:
 def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tuple[str, bytes]:
     """Return title and bytes of the story in ``source``, in the format called ``form``.
 
-    The story may be open for writing elsewhere. Raises NotAStory, DamagedStory or DraftError.
+    The story may be open for writing elsewhere. Raises NotAStory or DamagedStory.
     """
     with Story.open(source, readonly=True) as story:
         if story.damage is not None:
             raise DamagedStory(story.file, str(story.damage))
         progress(_OPENED)
-        draft = story.to_draft(within(progress, _OPENED, _FILLED))
+        draft = story.to_draft()
     progress(_FILLED)
     return draft.title, formats.write(draft, form)
 
@@ -100,7 +75,7 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{paths.shortened(path.name, 80)}.{uuid4().hex[:8]}.part")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Export:
     """Export the story ``source`` to the file ``target`` in the format called ``form``.
 
@@ -114,19 +89,19 @@ class Export:
     part: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "part", _beside(self.target))
+        self.part = _beside(self.target)
 
     def run(self, progress: OnProgress = no_progress) -> Landed:
-        """Export. Raises StoryError or DraftError; then nothing is left."""
+        """Export. Raises StoryError; then nothing is left."""
         try:
             title, data = rendered(self.source, self.form, progress)
             paths.write_durable(self.part, data)
             progress(1)
             if self.target.exists() and not self.force:
-                raise TransferError(self.target, "is there already — choose another name")
+                raise TransferError(f"{self.target}: is there already — choose another name")
             paths.replace_durably(self.part, self.target)
         except OSError as error:
-            raise TransferError.of(self.target, error) from error
+            raise TransferError(f"{self.target}: {in_brief(error)}") from error
         finally:
             self.drop()
         return Landed(self.target, title)
@@ -137,12 +112,12 @@ class Export:
             self.part.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Import:
     """Import ``file`` as a new story in ``folder``, or as the story file ``target`` if that is given.
 
     ``data`` is read instead of the file, whose name is then only for messages. ``title`` replaces the file's
-    own title; ``untitled`` is for a file without one, and by default its name. ``encoding`` is for a text
+    own title, which is by default its name. ``encoding`` is for a text
     that is not in UTF, ``form`` the format to read the file as, instead of the detected one. With ``as_one``
     a folder, or the file with ``more`` files, becomes one story; without it only the project folder of a
     writing program does.
@@ -153,7 +128,6 @@ class Import:
     target: Path | None = None
     title: str = ""
     data: bytes | None = None
-    untitled: str = ""
     encoding: str = ""
     form: str = ""
     as_one: bool = False
@@ -161,55 +135,52 @@ class Import:
     part: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "part", _beside(self.target or self.folder / "import"))
+        self.part = _beside(self.target or self.folder / "import")
 
     def run(self, progress: OnProgress = no_progress) -> Landed:
-        """Import. Raises StoryError, DraftError or FormatError; then nothing is left."""
-        if self.target is not None and self.target.exists():
-            raise NotAStory(self.target, "is already there — choose another name, or open it")
+        """Import. Raises StoryError or FormatError; then nothing is left."""
         draft = self._draft(within(progress, 0, _PARSED))
         progress(_PARSED)
-        titles = (self.title, draft.title, self.untitled, self.file.stem)
+        usual = self.file.stem if self.data is None else "Imported story"
+        titles = (self.title, draft.title, usual)
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
         try:
             with making(self.target or library.free_path(self.folder, title)):
                 draft = replace(draft, title=title)
-                Story.from_draft(self.part, draft, within(progress, _PARSED, 1)).close()
+                Story.from_draft(self.part, draft).close()
             progress(1)
             while True:
-                with contextlib.suppress(library.Taken):  # another process was faster; try the next name
+                try:
                     path = library.move(self.part, self.target or library.free_path(self.folder, title))
                     return Landed(path, title, tuple(draft.notices))
-                if self.target is not None:
-                    raise NotAStory(self.target, "is already there — choose another name, or open it")
+                except library.Taken:  # another process was faster; try the next name
+                    if self.target is not None:
+                        raise
         finally:
             self.drop()
 
     def _draft(self, progress: OnProgress) -> StoryDraft:
         chosen = {"encoding": self.encoding, "format_name": self.form}
         try:
-            if self.more:
+            if self.more or (self.data is None and self.file.is_dir()):
                 opened = folders.open_files((self.file, *self.more))
-            elif self.data is None and self.file.is_dir():
-                opened = folders.open_folder(self.file)
-            else:
-                return formats.read(self._read(), str(self.file), progress, **chosen)
-            return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
+                return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
+            return formats.read(self._read(), str(self.file), progress, **chosen)
         except OSError as error:
-            raise TransferError.of(Path(error.filename or self.file), error) from error
+            raise TransferError(f"{error.filename or self.file}: {in_brief(error)}") from error
 
     def _read(self) -> bytes:
         if any(form.name == self.form for form in formats.FOLDERS):
-            raise TransferError(self.file, f"is no folder, as a story in {self.form} is — name the folder")
+            raise TransferError(f"{self.file}: is no folder, as a story in {self.form} is — name the folder")
         if self.data is not None:
             return self.data
         special = self.file.exists() and not self.file.is_file()
         if special and not self.file.is_relative_to("/dev/fd"):  # reading could wait forever
-            raise TransferError(self.file, f"is no file — cat {self.file} | srbwriter import -")
+            raise TransferError(f"{self.file}: is no file — cat {self.file} | srbwriter import -")
         if self.file.suffix == SUFFIX and self.file.is_file():
             none = "has the name of a story and is none — if it is a text, give it a name in .txt"
             words = "is a story — open it; it needs no import" if library.is_story(self.file) else none
-            raise TransferError(self.file, words)
+            raise TransferError(f"{self.file}: {words}")
         return self.file.read_bytes()
 
     def drop(self) -> None:
@@ -222,15 +193,15 @@ class Import:
 def check_target(target: Path, *, force: bool) -> None:
     """Raise TransferError if ``target`` cannot be written."""
     if target.is_dir():
-        raise TransferError(target, "is a folder — name a file in it")
+        raise TransferError(f"{target}: is a folder — name a file in it")
     if target.exists() and not target.is_file():
-        raise TransferError(target, "is a device — name a file, or - for standard output")
+        raise TransferError(f"{target}: is a device — name a file, or - for standard output")
     if not target.parent.is_dir():
-        raise TransferError(target.parent, "there is no such folder — make it, or choose another")
+        raise TransferError(f"{target.parent}: there is no such folder — make it, or choose another")
     if not os.access(target.parent, os.W_OK):
-        raise TransferError.of(target.parent, PermissionError(errno.EACCES, ""))
+        raise TransferError(f"{target.parent}: {in_brief(PermissionError(errno.EACCES, ''))}")
     if target.exists() and not force:
-        raise TransferError(target, "is there already — choose another name")
+        raise TransferError(f"{target}: is there already — choose another name")
 
 
 # -- in a process of its own --------------------------------------------------------------------------
@@ -246,24 +217,19 @@ class TransferProcess:
         self._transfer = transfer
         self._process: subprocess.Popen[bytes] | None = None
         self._cancelled = False
-        self._landed: Future[Landed] = Future()
-        self._started_at = time.monotonic()
+        self._outcome: Landed | Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="srbwriter-transfer", daemon=True)
         self.share = 0.0
         """The finished share of the work, from 0 to 1."""
 
     @property
-    def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._started_at
-
-    @property
     def over(self) -> bool:
         """Whether it is finished, has failed, or was cancelled and has removed its temporary file."""
-        return self._landed.done()
+        return self._outcome is not None
 
     def start(self) -> Self:
         """Start the process; call it once."""
-        threading.Thread(target=self._run, name="srbwriter-transfer", daemon=True).start()
+        self._thread.start()
         return self
 
     def cancel(self) -> bool:
@@ -277,25 +243,26 @@ class TransferProcess:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait up to ``timeout`` seconds for the end; return whether it came."""
-        return bool(wait_for([self._landed], timeout).done)
+        self._thread.join(timeout)
+        return self.over
 
     def result(self) -> Landed:
         """Return the result of a transfer that is over. Raises Stopped, another StoryError, or OSError."""
-        return self._landed.result(0)
+        assert self._outcome is not None
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
 
     def _run(self) -> None:
         try:
             with _child() as process:
-                landed = self._follow(process)
+                self._outcome = self._follow(process)
         except Exception as error:
-            with contextlib.suppress(OSError):
-                self._transfer.drop()
-            self._landed.set_exception(Stopped("stopped") if self._cancelled else error)
-        else:
-            self._landed.set_result(landed)
+            self._transfer.drop()
+            self._outcome = Stopped("stopped") if self._cancelled else error
 
     def _follow(self, process: subprocess.Popen[bytes]) -> Landed:
-        """Read the child's messages: shares, then a result, a refusal (text) or a traceback (list)."""
+        """Read the child's messages: shares, then a result or a refusal."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._process = process
         if self._cancelled:
@@ -308,18 +275,14 @@ class TransferProcess:
                 message = pickle.load(process.stdout)
             except (EOFError, pickle.UnpicklingError):
                 process.kill()
-                message = [process.stderr.read().decode("utf-8", "replace")]
-            match message:
-                case float() as share:
-                    self.share = share
-                case Landed() as landed:
-                    return landed
-                case str() as refused:
-                    raise TransferFailed(refused)
-                case trace:
-                    if not self._cancelled:
-                        log.error("a transfer failed: %s", "".join(trace))
-                    raise TransferFailed("it ended before its time; the log says more")
+                if not self._cancelled:
+                    log.error("a transfer failed: %s", process.stderr.read().decode("utf-8", "replace"))
+                raise TransferError("it ended before its time; the log says more") from None
+            if isinstance(message, Landed):
+                return message
+            if isinstance(message, str):
+                raise TransferError(message)
+            self.share = message
 
 
 def _child() -> subprocess.Popen[bytes]:
@@ -340,7 +303,7 @@ def serve_parent() -> None:
         os.nice(_NICE)
     sent = -1.0
 
-    def send(message: object) -> None:
+    def send(message: Landed | str | float) -> None:
         pickle.dump(message, sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
@@ -353,9 +316,5 @@ def serve_parent() -> None:
     transfer: Export | Import = pickle.load(sys.stdin.buffer)  # the parent chose the temporary file's name
     try:
         send(transfer.run(progress))
-    except BrokenPipeError:  # the parent has ended, and the work is undone
-        pass
-    except (StoryError, DraftError, FormatError, OSError) as error:
+    except (StoryError, FormatError, OSError) as error:
         send(str(error))
-    except Exception:
-        send([traceback.format_exc()])

@@ -21,7 +21,7 @@ from srbwriter.engine.types import Finished, FinishReason, Request, Sampling, St
 
 from .body import Body
 from .errors import ApiError, llamacpp_error
-from .registry import Record
+from .registry import RequestRecord
 from .run import News, Services
 
 JSON = "application/json; charset=utf-8"
@@ -146,7 +146,7 @@ class Written(NamedTuple):
     logprob: TokenLogprob | None
 
 
-class Tokens:
+class TokenTexts:
     """Pairs the ids of one branch with the text that was published for them."""
 
     def __init__(self, engine: Backend, hidden: int = 0) -> None:
@@ -188,7 +188,7 @@ class Tokens:
 
 def branch_tokens(engine: Backend, branch: Branch) -> list[Written]:
     """Return the tokens of an ended branch; their texts join to its text."""
-    return Tokens(engine, branch.overlap).feed(branch.text, branch.ids, branch.logprobs, last=True)
+    return TokenTexts(engine, branch.overlap).feed(branch.text, branch.ids, branch.logprobs, last=True)
 
 
 def prompt_tokens(engine: Backend, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> list[Written]:
@@ -239,19 +239,19 @@ class Answer:
     headers: Mapping[str, str] = {"content-type": EVENTS}
     ping: bytes = PING
     error_body = staticmethod(llamacpp_error)
-    record: Record
+    record: RequestRecord
 
     def __init__(self, body: Body, services: Services, request: Request) -> None:
         """``request`` is one of those that are answered; all have as many branches."""
         self.services, self.engine, self.request, self.n = services, services.engine, request, request.n
         self.switches = {name: body.flag(name) for name in SWITCHES}
         self.stream = self.switches["stream"]
-        self._tokens: dict[int, Tokens] = {}
+        self._tokens: dict[int, TokenTexts] = {}
         self._begun: set[int] = set()
 
     # ---- a dialect's own
 
-    def begin(self, record: Record) -> None:
+    def begin(self, record: RequestRecord) -> None:
         """Take the record to answer; called once, before anything else."""
         self.record = record
 
@@ -311,7 +311,7 @@ class Answer:
         text, ids = ("", ()) if event is None else (event.text, event.ids)
         tokens: Sequence[Written] = ()
         if self.request.logprobs is not None:
-            pairs = self._tokens.setdefault(index, Tokens(self.engine, self.of(index)[1].overlap))
+            pairs = self._tokens.setdefault(index, TokenTexts(self.engine, self.of(index)[1].overlap))
             tokens = pairs.feed(text, ids, () if event is None else event.logprobs, last is not None)
         if index not in self._begun and (text or last is not None):
             self._begun.add(index)

@@ -1,4 +1,4 @@
-"""The application: the rows of every dialect on one Starlette, behind one gate.
+"""The application: the endpoints of every dialect on one Starlette, behind one gate.
 
 The gate is plain ASGI, because every streamed frame passes through it: it checks host, key and origin, and
 adds ids and CORS headers. It logs method, path, status and time; never a body, a query or a header.
@@ -38,7 +38,7 @@ from .auth import Client, Guard
 from .body import OF_DIALECTS
 from .dialects import kobold, llamacpp, ollama, openai, srb, webui
 from .errors import ApiError
-from .http import Dialect, Row, answering, json_response
+from .http import Dialect, Endpoint, answering, json_response
 from .lines import LineServer
 from .registry import new_id
 from .run import Services
@@ -57,7 +57,7 @@ DIALECTS: tuple[Dialect, ...] = (
     ollama.DIALECT,
     page.DIALECT,
 )
-"""Every dialect. Where several have a row for one path, those before are asked first."""
+"""Every dialect. Where several have an endpoint for one path, those before are asked first."""
 
 
 def build_app(services: Services, lines: Sequence[socket.socket] = (), most_lines: int = 0) -> ASGIApp:
@@ -70,12 +70,12 @@ def build_app(services: Services, lines: Sequence[socket.socket] = (), most_line
     services.openapi = describe(DIALECTS)
     routes: list[Route | WebSocketRoute | Mount] = []
     guarded: list[re.Pattern[str]] = []
-    for (method, path), group in rows_by_path(DIALECTS).items():
-        rows = [(one, row) for one, row in group if not (row.gives_way and settings.static_path)]
-        if rows:
-            route = Route(path, answering(rows, services), methods=[method])
+    for (method, path), group in endpoints_by_path(DIALECTS).items():
+        endpoints = [one for one in group if not (one[1].gives_way and settings.static_path)]
+        if endpoints:
+            route = Route(path, answering(endpoints, services), methods=[method])
             routes.append(route)
-            guarded += [] if all(row.public for _, row in rows) else [route.path_regex]
+            guarded += [] if all(endpoint.public for _, endpoint in endpoints) else [route.path_regex]
     for path, answer in webui.SOCKETS.items():
         route = WebSocketRoute(path, partial(answer, services=services))
         routes.append(route)
@@ -94,13 +94,16 @@ def build_app(services: Services, lines: Sequence[socket.socket] = (), most_line
     return Gate(app, settings, lambda path: not any(one.match(path) for one in guarded))
 
 
-def rows_by_path(dialects: Sequence[Dialect]) -> Mapping[tuple[str, str], list[tuple[Dialect, Row]]]:
-    """Return the rows of each method and path, that which answers what no other claims last."""
-    groups: dict[tuple[str, str], list[tuple[Dialect, Row]]] = {}
+Endpoints = Sequence[tuple[Dialect, Endpoint]]
+
+
+def endpoints_by_path(dialects: Sequence[Dialect]) -> Mapping[tuple[str, str], Endpoints]:
+    """Return the endpoints of each method and path, that which answers what no other claims last."""
+    groups: dict[tuple[str, str], list[tuple[Dialect, Endpoint]]] = {}
     for dialect in dialects:
-        for row in dialect.rows:
-            for path in row.paths:
-                groups.setdefault((row.method, path), []).append((dialect, row))
+        for endpoint in dialect.endpoints:
+            for path in endpoint.paths:
+                groups.setdefault((endpoint.method, path), []).append((dialect, endpoint))
     return {where: sorted(group, key=lambda one: one[1].claims is None) for where, group in groups.items()}
 
 
@@ -110,7 +113,7 @@ def _dialect_of(path: str) -> Dialect:
     return max(fits, key=lambda fit: fit[0], default=(0, llamacpp.DIALECT))[1]
 
 
-_PATHS = [path for dialect in DIALECTS for row in dialect.rows for path in row.paths]
+_PATHS = [path for dialect in DIALECTS for endpoint in dialect.endpoints for path in endpoint.paths]
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
@@ -231,7 +234,7 @@ class Gate:
             access.info("%s %s %s %d %.3fs", id, method, shown, status, seconds)
 
 
-# ---- the description of all rows
+# ---- the description of all endpoints
 
 _LIST = {"type": "array", "items": {"type": "string"}}
 _TYPES: dict[str, dict[str, Any]] = {
@@ -268,7 +271,7 @@ _IN_PATH = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def _schema(names: str) -> dict[str, Any]:
-    """Return the schema of an object from the fields of a row; see :class:`.http.Row`."""
+    """Return the schema of an object from the fields of an endpoint; see :class:`.http.Endpoint`."""
     fields, required = dict[str, Any](), list[str]()
     for word in names.split():
         name, _, kind = word.partition(":")
@@ -280,12 +283,12 @@ def _schema(names: str) -> dict[str, Any]:
 
 
 def describe(dialects: Sequence[Dialect]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of all rows."""
+    """Return the OpenAPI 3.1 description of all endpoints."""
     paths: dict[str, dict[str, Any]] = {}
-    for (method, path), group in rows_by_path(dialects).items():
-        dialect, row = group[-1]
+    for (method, path), group in endpoints_by_path(dialects).items():
+        dialect, endpoint = group[-1]
         in_path = [(name, "path", {"type": "string", "minLength": 1}) for name in _IN_PATH.findall(path)]
-        query = [(name, "query", schema) for name, schema in _schema(row.query)["properties"].items()]
+        query = [(name, "query", schema) for name, schema in _schema(endpoint.query)["properties"].items()]
         operation: dict[str, Any] = {
             "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path)}",
             "summary": "; ".join(one.summary for _, one in reversed(group)),
@@ -296,11 +299,11 @@ def describe(dialects: Sequence[Dialect]) -> dict[str, Any]:
             ],
             "responses": {"default": {"description": "the answer"}},
         }
-        if row.body:
-            schema = _schema(row.body)
+        if endpoint.body:
+            schema = _schema(endpoint.body)
             content = {"application/json": {"schema": schema}}
             operation["requestBody"] = {"required": "required" in schema, "content": content}
-        if not row.public:
+        if not endpoint.public:
             operation["security"] = [{}, {"key": []}]
         paths.setdefault(_IN_PATH.sub(r"{\1}", path), {})[method.lower()] = operation
     return {

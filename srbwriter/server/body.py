@@ -48,7 +48,7 @@ _TABLE = {parameter.name: parameter for parameter in PARAMETERS}
 _NUMBERS_AND_LISTS = {
     row.name for row in PARAMETERS if row.kind in ("int", "float", "choice", "ids", "biases")
 }
-"""Parameters that have no empty value: clients with an empty box send ``""`` or ``[]``."""
+"""Parameters that have no empty text: clients with an empty box send ``""``."""
 
 
 class Body:
@@ -65,7 +65,7 @@ class Body:
         """Like ``raw``, with the spelling that the client used, for error messages."""
         for spelling in (name, *SPELLINGS.get(name, ())):
             value = self.values.get(spelling)
-            if value is not None and not (name in _NUMBERS_AND_LISTS and value in ("", [])):
+            if value is not None and not (name in _NUMBERS_AND_LISTS and value == ""):
                 return spelling, value
         return name, None
 

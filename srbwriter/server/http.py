@@ -1,8 +1,8 @@
 """One HTTP request of one client: its body, its connection, and its answer, whole or streamed.
 
 Knows HTTP and no dialect. Turns "the client went away" into a cancelled request. A dialect is an object of
-:class:`Dialect`, and each of its paths a :class:`Row`; routes, the OpenAPI description and the list of paths
-open without a key are all made from these.
+:class:`Dialect`, and each of its paths an :class:`Endpoint`; routes, the OpenAPI description and the list of
+paths open without a key are all made from these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .answer import JSON, Answer, encode
 from .auth import Client
 from .body import SPELLINGS, Body
 from .errors import ApiError, as_api_error, bad, llamacpp_error, respell_field
-from .registry import Record
+from .registry import RequestRecord
 from .run import LARGE, Follower, Services, on_thread
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ class Call:
 
     # ---- requests of the engine
 
-    async def submit(self, requests: Sequence[Request], *, tag: str = "") -> Record:
+    async def submit(self, requests: Sequence[Request], *, tag: str = "") -> RequestRecord:
         """Hand requests of this client to the engine; see :meth:`.run.Services.submit`."""
         if self.body.integer("best_of", requests[0].n) != requests[0].n:
             words = f"it can only be n, which is {requests[0].n}: ask for n, and choose among them"
@@ -149,7 +149,7 @@ class Call:
             record.cancel()
         return bool(live)
 
-    def record(self) -> Record:
+    def record(self) -> RequestRecord:
         """Return the request of the path, which runs and which this client may see. Raises ApiError (404)."""
         return self.services.registry.get(self.path["id"], self.client)
 
@@ -175,14 +175,14 @@ class Call:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    async def whole(self, record: Record, make: Callable[[], Any]) -> Response:
+    async def whole(self, record: RequestRecord, make: Callable[[], Any]) -> Response:
         """Wait until all is written, then answer with the value of ``make`` as JSON."""
         await self.until_gone(self.services.finish(record))
         if (error := record.error) is not None:
             raise as_api_error(error)
         return await self.work(lambda: json_response(make()), thread=record.size > LARGE)
 
-    async def stream(self, record: Record, answer: Answer) -> Response:
+    async def stream(self, record: RequestRecord, answer: Answer) -> Response:
         """Answer with the frames of a record, which is cancelled with the connection.
 
         An error before the first frame is an ordinary error response.
@@ -208,7 +208,7 @@ class Call:
         response.close = close
         return response
 
-    async def frames(self, record: Record, answer: Answer) -> AsyncGenerator[bytes]:
+    async def frames(self, record: RequestRecord, answer: Answer) -> AsyncGenerator[bytes]:
         """Yield the frames of a record. An error before the first frame is raised, a later one is a frame."""
         begun = False
         with Follower(self.services.notifier, record.generations) as follower:
@@ -247,21 +247,21 @@ class _Stream(StreamingResponse):
             await self.close()
 
 
-# ---- dialects and their rows
+# ---- dialects and their endpoints
 
 Handler = Callable[[Call], Awaitable[Any] | Any]
 """Answers a call with a response, or with the JSON value of one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Endpoint:
     """One method on one or more paths: ``GET /a /b``.
 
     ``body`` and ``query`` name the fields of the body and the query with their types: ``prompt! n:integer``,
     where ``!`` marks what has to be there and ``+`` stands for all parameters. ``public`` paths are open
-    without a key. Several dialects may have a row for one path: the first whose ``claims`` returns true
-    answers, or else the one without ``claims``. A row with ``gives_way`` is left out where the server serves
-    a folder.
+    without a key. Several dialects may have an endpoint for one path: the first whose ``claims`` returns true
+    answers, or else the one without ``claims``. One with ``gives_way`` is left out where the server serves a
+    folder.
     """
 
     where: str
@@ -290,26 +290,26 @@ class Dialect:
     """
 
     title: str
-    rows: Sequence[Row] = ()
+    endpoints: Sequence[Endpoint] = ()
     errors: Callable[[ApiError], dict[str, Any]] = llamacpp_error
     busy: int = 503
     prefixes: tuple[str, ...] = ()
 
 
 def answering(
-    group: Sequence[tuple[Dialect, Row]], services: Services
+    group: Sequence[tuple[Dialect, Endpoint]], services: Services
 ) -> Callable[[HttpRequest], Awaitable[Response]]:
-    """Return the endpoint of a path, which one or several rows share; the last answers what nobody claims."""
+    """Return what answers a path that one or several endpoints share: the last, unless another claims it."""
 
     async def answer(request: HttpRequest) -> Response:
-        dialect, row = group[-1]
-        call = Call(request, services, dialect)
+        call = Call(request, services, group[-1][0])
         try:
             if request.method == "POST":
                 await call.receive()
-            dialect, row = next((one for one in group if one[1].claims and one[1].claims(call)), group[-1])
+            claimed = (one for one in group if one[1].claims and one[1].claims(call))
+            dialect, endpoint = next(claimed, group[-1])
             call.dialect = dialect
-            value = row.handler(call)
+            value = endpoint.handler(call)
             value = await value if inspect.isawaitable(value) else value
             return value if isinstance(value, Response) else json_response(value)
         except ClientDisconnect:

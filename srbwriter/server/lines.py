@@ -41,7 +41,7 @@ from .answer import token_text
 from .auth import Client, Guard
 from .body import OF_DIALECTS, Body, branch_samplings, read_n, read_options, read_sampling, read_stop
 from .errors import ApiError, as_api_error
-from .registry import Record, new_id
+from .registry import RequestRecord, new_id
 from .run import LARGE, Follower, Services
 from .settings import read_text
 
@@ -262,7 +262,7 @@ class LineSession:
         self.turns: list[Sequence[Talk]] = []
         self.picked = 0
         self.waiting = asyncio.Queue[bytes | None](_AHEAD)  # more are left unread; None: no more will come
-        self.record: Record | None = None  # of the turn that is written
+        self.record: RequestRecord | None = None  # of the turn that is written
 
     async def serve(self) -> None:
         """Send the server's state, then carry out commands to the end. Raises Fatal and Gone."""

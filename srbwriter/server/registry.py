@@ -18,7 +18,7 @@ _ENDED = 64  # ended requests that are kept
 
 
 @dataclass(slots=True)
-class Record:
+class RequestRecord:
     """One request of one client."""
 
     id: str
@@ -86,9 +86,9 @@ class Registry:
     """Records by id."""
 
     def __init__(self) -> None:
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, RequestRecord] = {}
 
-    def add(self, record: Record, slots: int) -> None:
+    def add(self, record: RequestRecord, slots: int) -> None:
         """Enter a record, whose branches get the free ones of so many ``slots`` first.
 
         Of those that have ended the latest of each client and tag are kept.
@@ -103,14 +103,14 @@ class Registry:
                 del self._records[one.id]
         self._records[record.id] = record
 
-    def get(self, id: str, client: Client) -> Record:
+    def get(self, id: str, client: Client) -> RequestRecord:
         """Raise ApiError (404) when the request is unknown, has ended, or is another client's."""
         record = self._records.get(id)
         if record is None or not record.live or not record.belongs_to(client):
             raise ApiError(404, f"there is no request {id} that is being written")
         return record
 
-    def own(self, client: Client, tag: str = "") -> list[Record]:
+    def own(self, client: Client, tag: str = "") -> list[RequestRecord]:
         """Return what came over connections of the same key and address, oldest first.
 
         With ``tag`` by that name only. For clients that name no request when they stop or look at one; an
@@ -119,7 +119,7 @@ class Registry:
         mine = [one for one in self._records.values() if one.client == client.name]
         return [one for one in mine if one.peer == client.peer and (not tag or one.tag == tag)]
 
-    def live(self) -> list[Record]:
+    def live(self) -> list[RequestRecord]:
         return [record for record in self._records.values() if record.live]
 
     def busy_slots(self) -> dict[int, Branch]:

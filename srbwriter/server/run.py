@@ -27,7 +27,7 @@ from srbwriter.version import __version__
 from .auth import Client, server_keys
 from .errors import ApiError, as_api_error, unavailable
 from .prompts import put_before, read_system_prompt, read_template
-from .registry import Record, Registry
+from .registry import Registry, RequestRecord
 from .settings import ServerSettings
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class Services:
     async def submit(
         self, requests: Sequence[Request], client: Client, id: str, *, tag: str = "", busy: int = 503,
         large: bool = False,
-    ) -> Record:  # fmt: skip
+    ) -> RequestRecord:  # fmt: skip
         """Submit a client's requests to the engine as one record: all of them or none.
 
         Their cache is for this client alone where keys do not share it. ``large`` ones are read on a thread.
@@ -168,7 +168,7 @@ class Services:
                 generation.cancel()
             raise as_api_error(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
-        record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag)
+        record = RequestRecord(id, client.name, tuple(generations), peer=client.peer, tag=tag)
         self.registry.add(record, self.max_n)
         return record
 
@@ -185,7 +185,7 @@ class Services:
         """Return the request with the system prompt before its own, where it stays when that is cut."""
         return put_before(request, self.system, self.engine)
 
-    async def finish(self, record: Record) -> None:
+    async def finish(self, record: RequestRecord) -> None:
         """Wait until a record has ended. Whoever gives up waiting has it cancelled."""
         try:
             with Follower(self.notifier, record.generations) as follower:

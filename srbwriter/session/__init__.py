@@ -6,8 +6,8 @@ imports no screen and no HTTP.
 
 from __future__ import annotations
 
-from .prompting import Context, Part
+from .prompting import PromptAccount, PromptPart
 from .round import Round
 from .session import Session
 
-__all__ = ["Context", "Part", "Round", "Session"]
+__all__ = ["PromptAccount", "PromptPart", "Round", "Session"]

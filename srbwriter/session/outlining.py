@@ -27,20 +27,21 @@ Chapter: {text}
 In one sentence:"""
 
 
-class Line(NamedTuple):
+class OutlineLine(NamedTuple):
     """A line of the outline; ``title`` may be empty."""
 
     title: str
     synopsis: str
 
 
-def lines_of(outline: str) -> list[Line]:
+def lines_of(outline: str) -> list[OutlineLine]:
     """Return the lines of an outline; a part before the first colon of at most eight words is a title."""
-    found: list[Line] = []
+    found: list[OutlineLine] = []
     for line in filter(None, map(str.strip, outline.splitlines())):
         title, colon, rest = line.lstrip("#-* ").partition(":")
         titled = bool(colon) and len(title.split()) <= 8
-        found.append(Line(title.strip(), rest.strip()) if titled else Line("", line.lstrip("#-* ").strip()))
+        name, words = (title, rest) if titled else ("", line.lstrip("#-* "))
+        found.append(OutlineLine(name.strip(), words.strip()))
     return found
 
 

@@ -59,7 +59,7 @@ The first is of DeepSeek-R1 and Qwen's templates, the second of gpt-oss (the har
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PromptPart:
     """One source of the context; ``fits`` is False for text without room (its tokens are 0).
 
     ``ident`` is the id of a lorebook entry or of a node.
@@ -73,10 +73,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class PromptAccount:
     """The account of a prompt, in tokens; ``frame`` says in a sentence whether a request frames the story."""
 
-    parts: list[Part]
+    parts: list[PromptPart]
     used: int
     total: int
     problems: list[str] = field(default_factory=list[str])
@@ -321,13 +321,13 @@ class Prompter:
         head = assembly.tokens[: len(assembly.tokens) - len(last.tokens)]
         return (TokenRun("", head), TokenRun(last.text))
 
-    def account(self, node: NodeId, stop: Stop) -> Context:
+    def account(self, node: NodeId, stop: Stop) -> PromptAccount:
         """Return the sizes of the prompt by source, for display."""
         settings = self.story.settings(node)
         assembly = self.assemble(node, settings, stop)
-        parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
-        parts += [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
-        return Context(
+        parts = [PromptPart(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
+        parts += [PromptPart(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
+        return PromptAccount(
             parts, len(assembly.tokens), self.engine.n_ctx, list(assembly.problems),
             self.frame.describe(settings), self.frame.apply(settings).template is not None,
         )  # fmt: skip

@@ -118,7 +118,7 @@ def keep(current: Round) -> None:
             _end(current, track, str(track.branch.finish_reason or "failed"))
         if track.killed_late:
             last = kept_node(current.story, track.nodes[-1][0])
-            current.story.set_finish_reason(last, str(FinishReason.KILLED))
+            current.story.finish(last, str(FinishReason.KILLED))
             track.killed = True
 
 

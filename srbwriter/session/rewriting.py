@@ -232,7 +232,7 @@ class Rewriting(Instrument):
         """Request variants for ``passage``, which are :attr:`variants` soon, or :attr:`problem` says why not.
 
         With a ``wish`` they follow it: the model reads it and the passage near the end of the text before,
-        and fills no gap. Variants of before stop. Raises ReadOnlyStory or NoModel.
+        and fills no gap. Variants of before stop. Raises StoryError or NoModel.
         """
         self._session.may_write()
         self.leave()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KEPT_PATHS = 48
 
 
-class Written(NamedTuple):
+class TokenSpan(NamedTuple):
     """A token and its characters; a token of a part of a character has the whole character."""
 
     id: int
@@ -34,21 +34,21 @@ class Written(NamedTuple):
     """The number of tokens of the prompt and the text before it."""
 
 
-def tokens_with_text(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
+def tokens_with_text(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[TokenSpan]:
     """Return tokens with their characters, from character ``begin`` of a text on."""
-    decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), list[Written]()
+    decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), list[TokenSpan]()
     place, broken = begin, False
     for count, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
         start, inside = place, broken
         place += len(decoder.decode(piece))
         broken = bool(decoder.getstate()[0])
-        found.append(Written(token, start, place + broken, inside, at + count))
+        found.append(TokenSpan(token, start, place + broken, inside, at + count))
     return found
 
 
-def story_tokens(engine: Backend, segments: Iterable[Segment], begin: int) -> list[Written]:
+def story_tokens(engine: Backend, segments: Iterable[Segment], begin: int) -> list[TokenSpan]:
     """Return the tokens of the story in a prompt; its first character is number ``begin`` of the story."""
-    at, tokens = 0, list[Written]()
+    at, tokens = 0, list[TokenSpan]()
     for segment in segments:
         if segment.source == "story":
             pieces, length = engine.pieces(segment.tokens), len(segment.text)

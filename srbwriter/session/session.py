@@ -34,7 +34,7 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.models.suited import suited_to
-from srbwriter.story import ROOT, Edit, NodeId, ReadOnlyStory, Refused, Story, StoryError
+from srbwriter.story import ROOT, Edit, NodeId, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject, as_object
 
@@ -44,7 +44,7 @@ from .drafts import Draft
 from .instrument import Instrument
 from .open import open_story, token_sizes
 from .prefix import END_CHARS, Prefix
-from .prompting import Context, Prompter, is_named_instruct, with_words
+from .prompting import PromptAccount, Prompter, is_named_instruct, with_words
 from .recorder import Recorder, settle
 from .rewriting import Rewriting
 from .round import Round, Turn, read_round
@@ -276,7 +276,7 @@ class Session:
                 return
             self._prompter = Prompter(self.story, engine)
             self._prompter.tell = self.book.tell
-            self.story.use_token_sizes(token_sizes(engine))
+            self.story.token_sizes = token_sizes(engine)
             if self.round is not None and self.round.generation is None:
                 try:
                     self.begin_round(self.round)
@@ -296,7 +296,7 @@ class Session:
         """Request ``n`` branches (by default the session's n) from the current node, with ``wish`` if given.
 
         A running round is stopped; its text stays. Before the model is loaded the round waits for it. Raises
-        ReadOnlyStory if branches cannot be saved, and NoModel if no model is loading; the shown round stays
+        StoryError if branches cannot be saved, and NoModel if no model is loading; the shown round stays
         then.
         """
         self.may_write()
@@ -315,9 +315,9 @@ class Session:
             return self._ask(self.n)
 
     def may_write(self) -> None:
-        """Raise ReadOnlyStory if branches cannot be saved, and NoModel if no model is loaded or loading."""
+        """Raise StoryError if branches cannot be saved, and NoModel if no model is loaded or loading."""
         if self.story.read_only is not None:
-            raise ReadOnlyStory(self.story.read_only)
+            raise StoryError(self.story.read_only.message)
         if self.engine_state == "FAILED":
             raise NoModel(f"{self._why_no_model}; the branches stay as they are")
 
@@ -612,7 +612,7 @@ class Session:
 
     @property
     def _screen(self) -> JsonObject:
-        return as_object(cast(Any, self.story.local_value(SCREEN)))
+        return as_object(cast(Any, self.story.value(SCREEN, local=True)))
 
     def keep_view(self, view: JsonObject) -> None:
         """Store the interface's view for the next opening of the story."""
@@ -628,7 +628,7 @@ class Session:
             if shown is not None:
                 record["round"] = [shown.parent, shown.number, shown.taken]
             if record != self._screen:
-                self.story.put_local_value(SCREEN, record)
+                self.story.put_value(SCREEN, record, local=True)
 
     def _restore_screen(self) -> None:
         """Show the branches that were on the screen last, otherwise those of the current node."""
@@ -659,11 +659,11 @@ class Session:
         """The text from the beginning to the current node."""
         return self.story.text(self.node)
 
-    def context(self) -> Context:
+    def context(self) -> PromptAccount:
         """Return the sizes of the model's context at the current node. Empty before a model is loaded."""
         with self.state_lock:
             if self._prompter is None:
-                return Context([], 0, 0)
+                return PromptAccount([], 0, 0)
             return self._prompter.account(self.node, self.stop)
 
     def draft(self, sheet: str) -> Draft:
@@ -690,7 +690,7 @@ class Session:
             if pasted:
                 with self.story.verb("paste", self.node) as action:
                     self.story.replace(*edits)
-                    action.typed = 0
+                    action.words = 0
             else:
                 self.story.replace(*edits)
             if self.view:

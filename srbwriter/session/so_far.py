@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -116,20 +117,24 @@ def paragraphs_of(text: str) -> tuple[tuple[int, int], ...]:
 def fit(summaries: Sequence[Summary], engine: Backend, room: int) -> str:
     """Return the part of the prompt that tells the story so far, in at most ``room`` tokens.
 
-    Where not all of it has room, every summary keeps as many of its first sentences as its share holds.
+    Where not all of it has room, every summary keeps as many of its first sentences as its share holds; the
+    oldest ones are left out where even one sentence of each is too much.
     """
     told = [one for one in summaries if one.text.strip()]
-    for keep in range(12, 0, -1):
-        lines = [f"{one.title}: {_first_sentences(one.text, keep)}" for one in told]
-        text = "\n".join([f"{_HEAD}:", *lines, "", ""])
-        if told and len(engine.tokenize(text)) <= room:
-            return text
-    return fit(told[1:], engine, room) if told else ""
+    least = (len(engine.tokenize(f"{_line(one, 1)}\n")) for one in reversed(told))
+    sizes = accumulate(least, initial=len(engine.tokenize(f"{_HEAD}:\n\n")))
+    count = sum(1 for _ in takewhile(lambda size: size <= room, sizes)) - 1
+    told = told[max(len(told) - count, 0) :]
+    texts = ("\n".join([f"{_HEAD}:", *(_line(one, keep) for one in told), "", ""]) for keep in range(1, 13))
+    return max(
+        takewhile(lambda text: told and len(engine.tokenize(text)) <= room, texts), key=len, default=""
+    )
 
 
-def _first_sentences(text: str, most: int) -> str:
-    ends = sentence_ends(text)
-    return text[: ends[most - 1]].strip() if len(ends) > most else text.strip()
+def _line(summary: Summary, sentences: int) -> str:
+    """Return the title of a summary and its first sentences, at most so many."""
+    ends = [*sentence_ends(summary.text), len(summary.text)]
+    return f"{summary.title}: {summary.text[: ends[min(sentences, len(ends)) - 1]].strip()}"
 
 
 def summary_request(engine: Backend, text: str, *, instruct: bool) -> Request:

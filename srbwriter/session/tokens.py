@@ -26,7 +26,7 @@ from srbwriter.engine.types import (
 
 from .instrument import Instrument
 from .round import Round, Turn
-from .scoring import Written, scoring_request, story_tokens, tokens_with_text
+from .scoring import TokenSpan, scoring_request, story_tokens, tokens_with_text
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -66,7 +66,7 @@ class TokenText:
 
     prompt: tuple[int, ...]
     ids: tuple[int, ...]
-    tokens: list[Written]
+    tokens: list[TokenSpan]
     healed: str = ""  # the end of the prompt that the first token repeats
     index: int = -1  # of the branch; -1 is the story
     take: tuple[int, int] = (0, -1)  # the request and the revision of the branch

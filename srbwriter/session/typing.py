@@ -20,7 +20,6 @@ _ACTIONS = {
     "move_chapter": "move of a chapter",
 }  # fmt: skip
 """Names of the story's verbs; a verb that is missing here is shown as it is."""
-_MARKS = {"bookmark": "bookmark", "labels": "tags", "note": "note", "title": "title"}
 
 
 def joint(story: Story, current: Round | None, place: int, letters: str) -> str:
@@ -58,5 +57,4 @@ def name_action(action: Action, *rounds: Round | None) -> str:
                 if any(node == action.node for node, _ in track.nodes):
                     return f"pick branch {number}"
         return "pick"
-    names = dict.fromkeys(_MARKS[field] for _, field, _, _ in action.notes if field in _MARKS)
-    return ", ".join(names if action.verb == "mark" else ()) or _ACTIONS.get(action.verb, action.verb)
+    return _ACTIONS.get(action.verb, action.verb)

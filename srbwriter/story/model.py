@@ -1,21 +1,11 @@
-"""A story as plain values: nodes, spans, marks, settings and reports.
-
-Formats turn file bytes into a :class:`StoryDraft` and back; :mod:`.convert` turns a draft into an open story
-and back. A draft is data: only :func:`check_draft` checks it. Conventions for every draft:
-
-* There is exactly one root (``parent_id is None``) and it is ``nodes[0]``; parents come before
-  their children. An importer that finds several top-level nodes hangs them below an empty root.
-* The text of a node is exact: concatenating root → node gives the story, nothing is trimmed.
-* Story-wide settings sit on the root node and are inherited down the tree like any others.
-"""
+"""Plain values of a story: spans, settings, progress, reports and errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
-from operator import add
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -81,22 +71,6 @@ class Span:
     vocab: str = ""
     logprobs: tuple[float | None, ...] = ()
     lead: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """The writer's marks on a node; ``title`` names it.
-
-    A ``deleted`` node is in the bin: kept, but neither it nor its descendants are
-    part of the readable tree.
-    """
-
-    bookmark: bool = False
-    tags: tuple[str, ...] = ()
-    note: str = ""
-    title: str = ""
-    visited: bool = True
-    deleted: bool = False
 
 
 @dataclass(slots=True)
@@ -192,16 +166,6 @@ def settings_from(values: JsonObject | None) -> Settings:
     return Settings(**values)
 
 
-@dataclass(slots=True)
-class Generation:
-    """The origin of model text. ``sampling`` holds the parameters by their own names."""
-
-    seed: int | None = None
-    sampling: JsonObject = field(default_factory=dict[str, JsonValue])
-    model: str = ""
-    finish_reason: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Properties:
     """Title and author of a story, and the tag (BCP 47) of its language."""
@@ -211,141 +175,17 @@ class Properties:
     language: str = ""
 
 
-# -- a story on its way ------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class DraftNode:
-    """A node of a draft: ``id`` is its name in the file; all fields are mutable.
-
-    ``order`` is its place among its siblings (ascending); ``created`` is in Unix seconds, UTC. ``spans`` give
-    author and tokens of each part of the text; joined, their texts are ``text``. No spans means one, by
-    ``author``, without tokens.
-    """
-
-    id: str
-    parent_id: str | None = None
-    order: int = 0
-    text: str = ""
-    author: Author = "imported"
-    spans: list[Span] = field(default_factory=list[Span])
-    generation: Generation | None = None
-    marks: Marks = field(default_factory=Marks)
-    settings: Settings = field(default_factory=Settings)
-    created: float | None = None
-    meta: JsonObject = field(default_factory=dict[str, JsonValue])
-
-    def mark(self, **marks: Any) -> None:
-        """Change marks, by the field names of :class:`Marks`."""
-        self.marks = replace(self.marks, **marks)
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
-    spent writing."""
+    """Words that a story grew by, less those cut (so below 0 after much cutting), and seconds of writing."""
 
-    typed: int = 0
-    picked: int = 0
-    generated: int = 0
+    grown: int = 0
     seconds: float = 0.0
 
     @property
     def words(self) -> int:
         """Words the story grew by, at least 0."""
-        return max(0, self.typed + self.picked)
-
-    def __add__(self, other: Progress) -> Progress:
-        return Progress(*map(add, astuple(self), astuple(other)))
-
-
-@dataclass(slots=True)
-class StoryDraft:
-    """A story: its nodes, the current node, its properties, and the progress by day."""
-
-    nodes: list[DraftNode]
-    current_id: str
-    title: str = ""
-    byline: str = ""
-    language: str = ""
-    """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty if unknown."""
-    created: float | None = None
-    modified: float | None = None
-    meta: JsonObject = field(default_factory=dict[str, JsonValue])
-    id: str = ""
-    """A UUID that is the same in every export of the story; empty if there is none."""
-    values: JsonObject = field(default_factory=dict[str, JsonValue])
-    """Values that interfaces store with a story, such as settings and drafts of open dialogs."""
-    days: dict[str, Progress] = field(default_factory=dict[str, Progress])
-    """By calendar day (ISO 8601)."""
-    notices: list[str] = field(default_factory=list[str])
-    """What the writer should know of an import: what was left out, and what was changed."""
-
-    @property
-    def root(self) -> DraftNode:
-        return self.nodes[0]
-
-    @property
-    def text(self) -> str:
-        """The story from the root to the current node."""
-        return "".join(node.text for node in path_to(self, self.current_id))
-
-
-class DraftError(ValueError):
-    """The nodes of a draft do not form a tree; the message names the node."""
-
-
-def check_draft(draft: StoryDraft) -> None:
-    """Check the invariants of a draft.
-
-    Raises :class:`DraftError` unless the nodes form one tree, parents first, with a known current
-    node, and every node's spans join to its text.
-    """
-    if not draft.nodes:
-        raise DraftError("a story needs at least a root node")
-    seen: set[str] = set()
-    for index, node in enumerate(draft.nodes):
-        if node.id in seen:
-            raise DraftError(f"node id {node.id!r} occurs twice")
-        if (node.parent_id is None) != (index == 0):
-            raise DraftError(f"node {node.id!r}: the first node, and only the first, has no parent")
-        if node.spans and "".join(span.text for span in node.spans) != node.text:
-            raise DraftError(f"node {node.id!r}: its runs do not join to its text")
-        if node.parent_id is not None and node.parent_id not in seen:
-            raise DraftError(f"node {node.id!r}: its parent {node.parent_id!r} does not come before it")
-        seen.add(node.id)
-    if draft.current_id not in seen:
-        raise DraftError(f"the current node {draft.current_id!r} is not in the story")
-
-
-def children_by_parent(draft: StoryDraft) -> dict[str, list[DraftNode]]:
-    """Return the children of every node in sibling order; the list of a leaf is empty."""
-    children: dict[str, list[DraftNode]] = {node.id: [] for node in draft.nodes}
-    for node in draft.nodes:
-        if node.parent_id is not None:
-            children[node.parent_id].append(node)
-    for siblings in children.values():
-        siblings.sort(key=lambda node: node.order)
-    return children
-
-
-def path_to(draft: StoryDraft, node_id: str) -> list[DraftNode]:
-    """The nodes root → ``node_id``.  Raises :class:`KeyError` for an unknown id."""
-    by_id = {node.id: node for node in draft.nodes}
-    path = [by_id[node_id]]
-    while (parent_id := path[-1].parent_id) is not None:
-        path.append(by_id[parent_id])
-    return path[::-1]
-
-
-def without_deleted(draft: StoryDraft) -> StoryDraft:
-    """Return the draft without the bin; the current node becomes its nearest living ancestor."""
-    kept: dict[str | None, DraftNode] = {}
-    for node in draft.nodes:
-        if not kept or (node.parent_id in kept and not node.marks.deleted):
-            kept[node.id] = node
-    here = next(node.id for node in reversed(path_to(draft, draft.current_id)) if node.id in kept)
-    return replace(draft, nodes=list(kept.values()), current_id=here)
+        return max(0, self.grown)
 
 
 def as_object(value: JsonValue) -> JsonObject:
@@ -464,24 +304,8 @@ class DamagedStory(StoryError):
         super().__init__(f"{path}: the file is damaged ({problem}) — {cure}")
 
 
-class NoSuchNode(StoryError):
-    """There is no node of that number, or it is not part of the readable tree."""
-
-    def __init__(self, node: NodeId, problem: str = "is not in this story") -> None:
-        self.node = node
-        super().__init__(f"node {node} {problem}")
-
-
 class Refused(StoryError):
-    """The verb cannot apply to this node; the message says why."""
-
-
-class ReadOnlyStory(StoryError):
-    """A verb that writes was called on a read-only view."""
-
-    def __init__(self, why: ReadOnly) -> None:
-        self.why = why
-        super().__init__(why.message)
+    """The verb cannot apply; the message says why."""
 
 
 class NotSaved(StoryError):

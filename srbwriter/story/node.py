@@ -1,19 +1,30 @@
-"""A node of a story, and its row in the file."""
+"""A node of a story, in memory, in a draft and as a row of the file."""
 
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from srbwriter.story.model import AUTHORS, ROOT, Author, JsonObject, JsonValue, Marks, NodeId, State, as_list
+from srbwriter.story.model import (
+    AUTHORS,
+    ROOT,
+    Author,
+    JsonObject,
+    JsonValue,
+    NodeId,
+    Settings,
+    as_list,
+    settings_from,
+    settings_json,
+)
 from srbwriter.story.spans import Spans, decode, encode, text_of
 from srbwriter.story.words import count
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Node:
     """A part of a story. Only the verbs of :class:`~srbwriter.story.story.Story` change it.
 
@@ -42,7 +53,7 @@ class Node:
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     created: float = 0.0
     streaming: str | None = None
-    counted: tuple[int, int] | None = None
+    counted: tuple[int, int] | None = field(default=None, compare=False)
 
     @property
     def spans(self) -> Spans:
@@ -57,10 +68,18 @@ class Node:
     def tags(self) -> tuple[str, ...]:
         return tuple(self.labels.split("\n")) if self.labels else ()
 
+    @tags.setter
+    def tags(self, tags: Iterable[str]) -> None:
+        self.labels = "\n".join(tags)
+
     @property
-    def marks(self) -> Marks:
-        deleted = self.state != State.LIVING
-        return Marks(self.bookmark, self.tags, self.note, self.title, self.visited, deleted)
+    def settings(self) -> Settings:
+        """A copy of the settings that were set here."""
+        return settings_from(self.own_settings)
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self.own_settings = settings_json(settings)
 
     @property
     def count(self) -> tuple[int, int]:
@@ -77,10 +96,8 @@ _values = attrgetter(*_FIELDS)
 
 
 def row_of(node: Node) -> list[Any]:
-    """Return the fields of a node as JSON, in the order of the class."""
-    row = list(_values(node))
-    row[_RUNS] = packed(node.runs)
-    return row
+    """Return the fields of a node in the order of the class; bytes become text as :func:`packed` does."""
+    return list(_values(node))
 
 
 def node_of(row: list[Any]) -> Node:
@@ -91,7 +108,8 @@ def node_of(row: list[Any]) -> Node:
 
 def fits(row: Any) -> bool:
     """Whether a row whose checksum is wrong is a node's all the same: the values are of the right types."""
-    usual = row_of(Node(ROOT, ROOT, runs=b"", seed=0, own_settings={}))
+    usual = row_of(Node(ROOT, ROOT, seed=0, own_settings={}))
+    usual[_RUNS] = ""
     optional = ("parent", "runs", "seed", "own_settings")
     values = as_list(row)
     return (
@@ -103,8 +121,9 @@ def fits(row: Any) -> bool:
     )  # fmt: skip
 
 
-def packed(runs: bytes | None) -> str | None:
-    return None if runs is None else b2a_base64(runs, newline=False).decode()
+def packed(runs: bytes) -> str:
+    """Return bytes in base64."""
+    return b2a_base64(runs, newline=False).decode()
 
 
 def unpacked(runs: str | None) -> bytes | None:

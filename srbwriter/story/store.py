@@ -31,7 +31,7 @@ from srbwriter.story.model import (
     TooNew,
     as_object,
 )
-from srbwriter.story.node import Node, fits, node_of, row_of
+from srbwriter.story.node import Node, fits, node_of, packed, row_of
 from srbwriter.story.tree import Action, Rows
 from srbwriter.story.words import words_of
 
@@ -75,13 +75,16 @@ def line(value: Any) -> bytes:
 
 
 def _json_of(row: Any) -> Any:
-    return row_of(row) if isinstance(row, Node) else row.row() if isinstance(row, Action) else astuple(row)
+    if isinstance(row, Node):
+        return row_of(row)
+    return packed(row) if isinstance(row, bytes) else astuple(row)
 
 
 _DECODER = json.JSONDecoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "node": node_of, "action": Action.of, "day": lambda row: Progress(*row), "value": lambda row: row,
+    "node": node_of, "action": Action.of, "value": lambda row: row,
+    "day": lambda row: Progress(sum(row[:-1][:2]), row[-1]),  # words of two kinds in some rows
 }  # fmt: skip
 
 

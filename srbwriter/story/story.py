@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from uuid import uuid4
 
-from srbwriter.story import backup, convert, outline, search
+from srbwriter.story import backup, outline, search
 from srbwriter.story.disk import log_of, making, saving, state_of
+from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
-    ROOT,
     Author,
     Blocked,
     Damage,
@@ -29,18 +29,13 @@ from srbwriter.story.model import (
     JsonObject,
     JsonValue,
     NodeId,
-    OnProgress,
     Properties,
     Refused,
     SecondFile,
     Settings,
     Span,
     State,
-    StoryDraft,
-    TokenSizes,
     as_object,
-    check_draft,
-    no_progress,
     settings_json,
 )
 from srbwriter.story.node import Node
@@ -49,11 +44,11 @@ from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Rows
-from srbwriter.story.words import well_formed, words_of
+from srbwriter.story.words import well_formed
 
 
 class Story(TextTree):
-    """An open story. Verbs raise NoSuchNode, Refused or ReadOnlyStory, all of them StoryError."""
+    """An open story. Verbs raise Refused, which is a StoryError, and StoryError in a view."""
 
     def __init__(self, opened: Opened) -> None:
         super().__init__()
@@ -96,23 +91,13 @@ class Story(TextTree):
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
         """Create a story file, and its folder. Raises NotAStory if it exists, NotMade if that fails."""
-        values: JsonObject = {
-            "title": " ".join(well_formed(title).split()) or Path(path).stem, "current": ROOT,
-            "uuid": str(uuid4()), "language": default_language(),
-        }  # fmt: skip
-        rows: Rows = {("value", key): value for key, value in values.items()}
-        return cls._make(path, {**rows, ("node", ROOT): Node(ROOT, None)})
+        return cls.from_draft(path, StoryDraft(title=" ".join(well_formed(title).split()) or Path(path).stem))
 
     @classmethod
-    def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:
-        """Create a story file from a draft. Raises DraftError, NotAStory or NotMade; then no file is left."""
-        check_draft(draft)
-        return cls._make(path, convert.rows_of(draft, progress))
-
-    @classmethod
-    def _make(cls, path: Path | str, rows: Rows) -> Story:
+    def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
+        """Create a story file from a draft, which becomes the story. Raises NotAStory or NotMade."""
         with making(Path(path)):
-            return cls(create_story(Path(path), rows))
+            return cls(create_story(Path(path), rows_of(draft)))
 
     @classmethod
     def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
@@ -176,10 +161,6 @@ class Story(TextTree):
         file = self._journal.rescue if self._journal is not None else None
         return file if file is not None and file.exists() else None
 
-    def use_token_sizes(self, sizes: TokenSizes | None) -> None:
-        """Use ``sizes`` for the lengths of tokens, so that a cut in generated text keeps its ids."""
-        self.token_sizes = sizes
-
     # -- the story ---------------------------------------------------------------------------------
 
     @property
@@ -226,15 +207,10 @@ class Story(TextTree):
             self.rename(title)
             self.put("uuid", str(uuid4()))
 
-    def put_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for an interface; this is not an action."""
+    def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
+        """Keep a JSON value for an interface; no export has a ``local`` one. This is not an action."""
         with self.together():
-            self.put(f"x-{key}", json.loads(json.dumps(value)))
-
-    def put_local_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
-        with self.together():
-            self.put(f"local-{key}", json.loads(json.dumps(value)))
+            self.put(f"local-{key}" if local else f"x-{key}", json.loads(json.dumps(value)))
 
     def put_settings(self, node: NodeId, settings: Settings) -> None:
         """Set the settings of ``node``, which its descendants inherit. Not an action of the text."""
@@ -260,7 +236,7 @@ class Story(TextTree):
             self.check_unwritten(self.check_living(parent))
             made = [self.add_node(parent, plain(well_formed(t), author), author) for t in texts]
             if author in ("writer", "edited"):
-                action.typed += sum(node.count[0] for node in made)
+                action.words += sum(node.count[0] for node in made)
             if stand and made:
                 action.became = made[-1].id
             return [node.id for node in made]
@@ -271,19 +247,18 @@ class Story(TextTree):
         Ancestors in the bin are restored, so that the picked text is readable from its beginning.
         """
         with self.verb("pick", node) as action:
-            found = self.check_kept(node)
+            found = self.check_living(node, below_bin=True)
             if at is not None and not 0 < at <= len(found.text):
                 raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
             if at is not None and at < len(found.text):
                 self.split_node(found, at)
             self._take_out_of_bin(node)
             self.set(found, visited=True)
-            before = {above.id for above in self.upward(action.was)}
-            path = list(self.upward(node))
-            shared = next(above.id for above in path if above.id in before)
-            fresh = path[: [above.id for above in path].index(shared)]
+            before = set(self.path(action.was))
+            fresh = [above for above in self.upward(node) if above.id not in before]
             typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
-            action.picked = max(0, self.words(node) - self.words(shared) - typed)
+            shared = self.path(node)[-1 - len(fresh)]
+            action.words = max(0, self.words(node) - self.words(shared) - typed)
             action.became = node
             return node
 
@@ -294,21 +269,22 @@ class Story(TextTree):
         are, and unchanged text keeps its tokens.
         """
         with self.verb("pick", parent) as action:
-            self.check_unwritten(self.check_kept(parent))
+            self.check_unwritten(self.check_living(parent, below_bin=True))
             self._take_out_of_bin(parent)
             text = well_formed(text)
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
-            spans, like = plain(original, "model"), dict[str, Any]()
+            spans, like = plain(original, "model"), None
+            place = self.last_place(parent)
             if below:
                 whole = tidy(span for node in below for span in node.spans)
                 spans = cut(whole, len(original), self.token_sizes)[0]
-                like = {name: getattr(below[0], name) for name in ("model", "sampling", "seed", "place")}
+                like, place = below[0], below[0].place
             if text != original:
                 spans = changed(spans, text, "writer", self.token_sizes)
-            made = self.add_node(parent, spans, "model" if text == original else "edited", **like)
-            action.typed = words_of(text) - words_of(original)
+            author: Author = "model" if text == original else "edited"
+            made = self.add_node(parent, spans, author, like=like, place=place)
             known = sum(node.count[0] for node in below if node.author == "writer")
-            action.picked = self.words(made.id) - self.words(parent) - action.typed - known
+            action.words = self.words(made.id) - self.words(parent) - known
             action.became = made.id
             return made.id
 
@@ -347,21 +323,13 @@ class Story(TextTree):
         """Take ``node`` out of the bin, with all its ancestors."""
         with self.verb("restore", node):
             if self.node(node).state == State.ABSORBED:
-                self.check_kept(node)
+                self.check_living(node, below_bin=True)
             self._take_out_of_bin(node)
 
-    def mark(
-        self, node: NodeId, *, bookmark: bool | None = None, tags: Sequence[str] | None = None,
-        note: str | None = None, title: str | None = None,
-    ) -> None:  # fmt: skip
-        """Change some of a node's marks."""
-        if any("\n" in tag or not tag for tag in tags or ()):
-            raise Refused("a tag is one line with something in it")
-        words = {"labels": None if tags is None else "\n".join(tags), "note": note, "title": title}
-        marks = {key: well_formed(value) for key, value in words.items() if value is not None}
-        with self.verb("mark", node):
-            found = self.check_living(node)
-            self.set(found, bookmark=found.bookmark if bookmark is None else bookmark, **marks)
+    def mark(self, node: NodeId, *, bookmark: bool) -> None:
+        """Set or remove the bookmark of a node."""
+        with self.verb("bookmark", node):
+            self.set(self.check_living(node), bookmark=bookmark)
 
     # -- chapters ----------------------------------------------------------------------------------
 
@@ -458,8 +426,8 @@ class Story(TextTree):
                 self.put_spans(node, spans)
                 return branch
             new = self.add_node(
-                node.parent, spans, "model", place=node.place, model=node.model, sampling=node.sampling,
-                seed=seed, visited=False, streaming=node.streaming,
+                node.parent, spans, "model", like=node, place=node.place, seed=seed, visited=False,
+                streaming=node.streaming,
             )  # fmt: skip
             self.set(node, finish_reason="replaced", streaming=None)
             return new.id
@@ -470,16 +438,9 @@ class Story(TextTree):
             self.set(self.node(new), bookmark=self.node(old).bookmark)
 
     def finish(self, branch: NodeId, reason: str) -> None:
-        """Mark a branch as completely written; ``reason`` is its finish reason."""
+        """Mark a branch as completely written, or note another reason: one may be killed after its end."""
         with self.together():
-            node = self._written(branch)
-            self.set(node, finish_reason=reason, streaming=None)
-            self._record(0, 0, node.count[0])
-
-    def set_finish_reason(self, node: NodeId, reason: str) -> None:
-        """Note why a branch that has been written ended: one may be killed after its end. Not an action."""
-        with self.together():
-            self.set(self.node(node), finish_reason=reason)
+            self.set(self.node(branch), finish_reason=reason, streaming=None)
 
     # -- search, and out of the file ---------------------------------------------------------------
 
@@ -487,10 +448,10 @@ class Story(TextTree):
         """Return the nodes with words that begin as those of ``query``, newest first; ``"…"`` is a phrase."""
         return search.search(self, query, limit)
 
-    def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
-        """Return the whole tree as it is now, including the bin, as plain values."""
+    def to_draft(self) -> StoryDraft:
+        """Return a copy of the whole tree as it is now, including the bin."""
         with self.lock:
-            return convert.to_draft(self, self._values, progress)
+            return draft_of(self, self._values)
 
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from srbwriter.story.edits import Edit, edit_between, hunks
 from srbwriter.story.model import ROOT, NodeId, Refused, Span, State
 from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, edited, plain, text_of
-from srbwriter.story.tree import Action, Tree
+from srbwriter.story.tree import Action, Tree, Typing
 from srbwriter.story.words import Count, well_formed
 from srbwriter.unspaced import CHARACTER
 
@@ -34,21 +32,11 @@ LONGEST = 32_000
 
 _ENDS = (".", "!", "?", "\u2026", "\n", "\u3002")
 
+_KEPT = "place", "finish_reason", "visited", "bookmark", "title", "note", "labels", "own_settings", "meta"
+"""What an edited sibling takes over."""
+
 _Change = tuple[Edit, Spans]
 """An edit, and the spans that it inserts."""
-
-
-@dataclass(slots=True)
-class _Unit:
-    """The last action, which further typing continues: the node typed in, and the range of its characters."""
-
-    action: int
-    node: NodeId
-    start: int
-    end: int
-    before: str | None  # the text of the node before it, if an undo of the action gives exactly that
-    later: NodeId  # nodes from this number on were made after it began
-    last: float
 
 
 class Line:
@@ -103,21 +91,9 @@ class TextTree(Tree):
 
     typing_clock: Callable[[], float] = staticmethod(time.monotonic)
 
-    def __init__(self) -> None:
-        self._unit: _Unit | None = None
-        super().__init__()
-
-    @contextmanager
-    def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
-        """See :meth:`.tree.Tree.verb`; another verb ends the unit of typing."""
-        if not again:
-            self._unit = None
-        with super().verb(name, node, again=again) as action:
-            yield action
-
     def end_typing(self) -> None:
         """Let the next keystroke start an action of its own."""
-        self._unit = None
+        self._typing = None
 
     def replace(self, *edits: Edit, node: NodeId | None = None) -> NodeId:
         """Apply ``edits`` to the text from the root to the end of ``node`` (the current one), as one action.
@@ -127,9 +103,8 @@ class TextTree(Tree):
         that is not within the text.
         """
         with self.together():
-            end = self.check_living(self.current if node is None else node).id
-            line = Line([*self.upward(end)][-2::-1])
-            self._check_places(edits, line)
+            last = self.check_living(self.current if node is None else node)
+            line = self._line(last.id, edits)
             parts = [Edit(start, stop, well_formed(words)) for start, stop, words in edits]
             if len(parts) == 1:
                 start, stop, words = parts[0]
@@ -137,10 +112,10 @@ class TextTree(Tree):
             else:
                 parts = [e for e in parts if e.end - e.start != len(e.text) or line.read(*e[:2]) != e.text]
             if not parts:
-                return end
+                return last.id
             if len(edits) == 1:
                 if parts[0].start == line.starts[-1]:
-                    return self.append(parts[0].text, end)
+                    return self._append(line, last, parts[0].text)
                 if (done := self._cut_off(line, parts)) is not None:
                     return done
             changes = line.changes((part, plain(part.text, "writer")) for part in parts)
@@ -158,54 +133,52 @@ class TextTree(Tree):
         That is ``node`` itself if a person wrote it and nothing follows it, else a new child.
         """
         with self.together():
-            last = self.check_kept(self.current if node is None else node)
-            text, at = well_formed(text), len(last.text)
-            if not text:
-                return last.id
-            followed = any(self._nodes[child].state != State.ABSORBED for child in self.all_children(last.id))
-            if last.author in ("writer", "edited") and last.id != ROOT and at < LONGEST and not followed:
-                line = Line([*self.upward(last.id)][-2::-1])
-                change = Edit(at, at, text), plain(text, "writer")
-                return self._change(line, {len(line.nodes) - 1: [change]}, typed=True)
-            self.check_unwritten(last)
-            with self.verb("type", last.id) as action:
-                made = self.add_node(last.id, plain(text, "writer"), "writer")
-                action.became, action.typed = made.id, Line([last, made]).words(1, 1) - last.count[0]
-            before = "" if action.was == last.id else None
-            self._begin_unit(action.number, made.id, 0, len(text), before)
-            return made.id
+            end = self.chars(node)
+            return self.replace(Edit(end, end, text), node=node)
 
     def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
         """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
 
         One action; an empty passage is a place. Raises Refused for one that is not within the text.
         """
-        with self.verb("rewrite", self.current) as action:
-            line = Line([*self.upward(self.current)][-2::-1])
+        with self.verb("rewrite", self.current):
             edit = Edit(start, end, text_of(spans))
-            self._check_places([edit], line)
+            line = self._line(self.current, [edit])
             self._change(line, line.changes([(edit, tuple(spans))]), typed=False)
-            action.typed, action.picked = 0, action.typed
 
-    def _check_places(self, edits: Sequence[Edit], line: Line) -> None:
-        at = 0
+    def _line(self, end: NodeId, edits: Iterable[Edit]) -> Line:
+        """Return the text up to the end of a node. Raises Refused unless all ``edits`` are within it."""
+        line, at = Line([*self.upward(end)][-2::-1]), 0
         for edit in edits:
             if not at <= edit.start <= edit.end <= line.starts[-1]:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
             at = edit.end
+        return line
 
     # -- edits of nodes ----------------------------------------------------------------------------
+
+    def _append(self, line: Line, last: Node, text: str) -> NodeId:
+        at = len(last.text)
+        followed = any(self._nodes[child].state != State.ABSORBED for child in self.all_children(last.id))
+        if last.author in ("writer", "edited") and last.id != ROOT and at < LONGEST and not followed:
+            change = Edit(at, at, text), plain(text, "writer")
+            return self._change(line, {len(line.nodes) - 1: [change]}, typed=True)
+        self.check_unwritten(last)
+        with self.verb("type", last.id) as action:
+            made = self.add_node(last.id, plain(text, "writer"), "writer")
+            action.became, action.words = made.id, Line([last, made]).words(1, 1) - last.count[0]
+        self._keep_typing(action, made, Edit(0, 0, text), "" if action.was == last.id else None)
+        return self.current if self._action is None else action.became
 
     def _change(self, line: Line, changes: dict[int, list[_Change]], *, typed: bool) -> NodeId:
         """Change nodes of ``line``; return the node at which it ends now. What is ``typed`` can go on."""
         nodes, low, high = line.nodes, min(changes), max(changes)
-        edit = changes[low][0][0]
+        edit, first = changes[low][0][0], nodes[low]
+        before = first.text if low == high and self.current == nodes[-1].id else None
         typed = typed and len(changes[low]) == 1
-        before = nodes[low].text if low == high and self.current == nodes[-1].id else None
-        if typed and low == high and self._goes_on(edit, nodes[low], nodes[-1].id):
-            return self.current
         self.check_unwritten(*(nodes[place] for place in changes))
-        with self.verb("edit", nodes[low].id) as action:
+        again = typed and low == high and self._goes_on(edit, first)
+        with self.verb("edit", first.id, again=again) as action:
             words = line.words(low, high)
             twinned: set[NodeId] = set()
             for place in sorted(changes, reverse=True):  # deepest first
@@ -217,22 +190,17 @@ class TextTree(Tree):
                 else:
                     nodes[place] = self._twin(node, spans, twinned)
             action.became = nodes[-1].id
-            action.typed += line.words(low, high) - words
+            action.words += line.words(low, high) - words
         if typed:
-            self._begin_unit(action.number, nodes[low].id, edit.start, edit.start + len(edit.text), before)
-        return nodes[-1].id
+            self._keep_typing(action, nodes[low], edit, before)
+        return self.current if self._action is None else action.became
 
     def _twin(self, node: Node, spans: Spans, twinned: set[NodeId]) -> Node:
         """Add an edited sibling of a model's ``node``, and move to it what follows, and the marks."""
-        twin = self.add_node(
-            node.parent, spans, "edited", place=node.place, undone=State.ABSORBED, model=node.model,
-            sampling=node.sampling, seed=node.seed, finish_reason=node.finish_reason, visited=node.visited,
-            bookmark=node.bookmark, title=node.title, note=node.note, labels=node.labels,
-            own_settings=node.own_settings, meta=node.meta,
-        )  # fmt: skip
-        for child in self.all_children(node.id):
-            if child not in twinned:  # of one that has a twin too, the twin moves
-                self.set(self._nodes[child], parent=twin.id)
+        kept = {name: getattr(node, name) for name in _KEPT}
+        twin = self.add_node(node.parent, spans, "edited", like=node, undone=State.ABSORBED, **kept)
+        # of a child that has a twin too, the twin moves
+        self.move([child for child in self.all_children(node.id) if child not in twinned], twin)
         self.set(node, bookmark=False, title="", note="", labels="")
         twinned.add(node.id)
         return twin
@@ -261,55 +229,50 @@ class TextTree(Tree):
             return None
         self.check_unwritten(node, line.nodes[-1])
         with self.verb("edit", node.id) as action:
-            low = line.touched(parts[0].start, parts[0].end)[0]
-            count = line.words(low, len(line.nodes))
+            count = self.words(line.nodes[-1].id)
             if 0 < len(head) < len(node.text):
                 self.split_node(node, len(head))
-            kept = Line(line.nodes[: place + bool(head)])
+            end = node.id if head else node.parent or ROOT
             if len(parts) > 1:
-                earlier = kept.changes((part, plain(part.text, "writer")) for part in parts[:-1])
-                self._change(kept, earlier, typed=False)
-            base = kept.nodes[-1].id if kept.nodes else ROOT
+                end = self.replace(*parts[:-1], node=end)
             if words:
-                kept.nodes.append(self.add_node(base, plain(words, "writer"), "writer"))
-            action.became = kept.nodes[-1].id if kept.nodes else ROOT
-            action.typed = kept.words(low, len(kept.nodes)) - count
+                end = self.add_node(end, plain(words, "writer"), "writer").id
+            action.became, action.words = end, self.words(end) - count
         if words:
-            self._begin_unit(action.number, action.became, 0, len(words), None)
-        return action.became
+            self._typing = None
+            self._keep_typing(action, self._nodes[end], Edit(0, 0, words), None)
+        return end
 
     # -- one action for many keystrokes ------------------------------------------------------------
 
-    def _begin_unit(self, action: int, node: NodeId, start: int, end: int, before: str | None) -> None:
-        self._unit = _Unit(action, node, start, end, before, self._next, self.typing_clock())
-
-    def _goes_on(self, edit: Edit, node: Node, end: NodeId) -> bool:
-        """Make ``edit`` a part of the last action, if it is one."""
-        unit, now = self._unit, self.typing_clock()
-        if unit is None or unit.node != node.id or node.author == "model" or unit.action != self.last_action:
+    def _goes_on(self, edit: Edit, node: Node) -> bool:
+        """Whether ``edit`` is a part of the last action."""
+        last = self._typing
+        if last is None or (last.node, last.action) != (node.id, self.last_action) or node.author == "model":
             return False
-        if now - unit.last > PAUSE_SECONDS or not unit.start <= edit.end or edit.start > unit.end:
+        if (
+            self.typing_clock() - last.at > PAUSE_SECONDS
+            or not last.start <= edit.end
+            or edit.start > last.end
+        ):
             return False
-        if any(child >= unit.later for child in self.all_children(node.id)):
+        if any(child >= last.later for child in self.all_children(node.id)):
             return False  # a branch started below it since then follows the words as they are now
-        typed = node.text[unit.start : unit.end]
+        typed = node.text[last.start : last.end]
         following = edit.text or node.text[edit.end : edit.end + 1]
         ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not following.startswith(_ENDS)
         full = len(typed) > UNIT_CHARS and typed[-1:].isspace()
-        if (ended or full) and len(edit.text) > edit.end - edit.start:
-            return False
-        with self.verb("edit", node.id, again=True) as action:
-            words = node.count[0]
-            self.put_spans(node, edited(node.spans, [edit], [plain(edit.text, "writer")], self.token_sizes))
-            action.typed, action.became = action.typed + node.count[0] - words, end
-        unit.start = min(unit.start, edit.start)
-        unit.end = max(unit.end, edit.end) + len(edit.text) - (edit.end - edit.start)
-        unit.last = now
-        if node.text == unit.before:  # all that was typed is taken back
-            self._unit = None
-            if unit.action == self.last_action:
-                self.undo()
-        return True
+        return not (ended or full) or len(edit.text) <= edit.end - edit.start
+
+    def _keep_typing(self, action: Action, node: Node, edit: Edit, before: str | None) -> None:
+        """Note what has been typed, so that it can go on; if all of it is taken back, undo it."""
+        start, end, later = edit.start, edit.start + len(edit.text), self._next
+        if (last := self._typing) is not None:
+            start, end = min(last.start, start), max(last.end, edit.end) + end - edit.end
+            before, later = last.before, last.later
+        self._typing = Typing(action.number, node.id, start, end, before, later, self.typing_clock())
+        if node.text == before:
+            self.undo()
 
 
 def _in_word(character: str) -> bool:

@@ -1,9 +1,9 @@
 """The nodes of a story in memory, and how they are changed.
 
-:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` every old value is traced, so
-that a verb that raises has changed nothing; of the trace :meth:`Tree.verb` makes the notes of an action, and
-undo and redo put values back. When the outermost change ends, the rows that changed are handed over as one
-batch. Nothing here knows a file.
+:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` old values of all that changes
+are kept, so that a verb that raises has changed nothing; of them :meth:`Tree.verb` makes the notes of an
+action, and undo and redo put them back. When the outermost change ends, the rows that changed are handed over
+as one batch. Nothing here knows a file.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from srbwriter.story.model import (
     Author,
     JsonValue,
     NodeId,
-    NoSuchNode,
     Progress,
     ReadOnly,
-    ReadOnlyStory,
     Refused,
     Settings,
     State,
+    StoryError,
     TokenSizes,
-    settings_from,
 )
-from srbwriter.story.node import Node, packed, unpacked
-from srbwriter.story.spans import Spans, cut
+from srbwriter.story.node import Node, unpacked
+from srbwriter.story.spans import Spans, cut, encode, text_of
 from srbwriter.story.words import Count
 
 Rows = dict[tuple[str, Any], Any]
@@ -43,7 +41,7 @@ Rows = dict[tuple[str, Any], Any]
 NOTED = frozenset(
     "made parent place state author text runs bookmark title note labels own_settings finish_reason".split()
 )
-"""The fields of a node that undo puts back; ``made`` is its state after undo."""
+"""The fields of a node that undo puts back; ``made`` is its state while the action is undone."""
 
 MOST_ACTIONS = 5000
 """Actions that can be undone; more are forgotten, the oldest first."""
@@ -54,14 +52,16 @@ IDLE_SECONDS = 300.0
 Note = tuple[NodeId, str, Any, Any]
 """Node, field, old value, new value. Of a text, both are (place, the characters that differ)."""
 
+_Old = dict[tuple[str, Any, str], Any]
+"""Values before a change, by table, key of the row, and field of a node."""
+
 
 @dataclass(slots=True)
 class Action:
     """One undoable step: ``verb`` on ``node``.
 
-    ``was`` and ``became`` are the current node before and after it; ``typed`` and ``picked`` are the words it
-    added. Nodes from number ``later`` on were made after it. ``copies`` are (copy, node): a copy has the
-    children of a node that follow its text as it is not now.
+    ``was`` and ``became`` are the current node before and after it; ``words`` are those that it added. Nodes
+    from number ``later`` on were made after it was done, undone or redone last.
     """
 
     number: int
@@ -70,22 +70,15 @@ class Action:
     at: float
     was: NodeId
     became: NodeId
-    typed: int = 0
-    picked: int = 0
+    words: int = 0
     later: NodeId = 0
     notes: list[Note] = field(default_factory=list[Note])
-    copies: list[tuple[NodeId, NodeId]] = field(default_factory=list[tuple[NodeId, NodeId]])
-
-    def row(self) -> list[Any]:
-        notes = [
-            [node, name, packed(old), packed(new)] if name == "runs" else [node, name, old, new]
-            for node, name, old, new in self.notes
-        ]
-        return [*(getattr(self, name) for name in _ACTION[:-2]), notes, self.copies]
 
     @classmethod
     def of(cls, row: list[Any]) -> Action:
-        """The inverse of :meth:`row`."""
+        """Return the action of a row in the file."""
+        if len(row) == 11:  # of an earlier program, which counted two kinds of words
+            row = [*row[:6], row[6] + row[7], *row[8:10]]
         action = cls(*row)
         action.notes = [
             (node, name, unpacked(old), unpacked(new)) if name == "runs" else (node, name, old, new)
@@ -94,7 +87,17 @@ class Action:
         return action
 
 
-_ACTION = tuple(Action.__dataclass_fields__)
+@dataclass(slots=True)
+class Typing:
+    """The last action, which further typing continues: the node typed in, and the range of its characters."""
+
+    action: int
+    node: NodeId
+    start: int
+    end: int
+    before: str | None  # the text of the node before it, if an undo of the action gives exactly that
+    later: NodeId  # nodes from this number on were made after it began
+    at: float
 
 
 class Tree:
@@ -108,28 +111,26 @@ class Tree:
         self.token_sizes: TokenSizes | None = None
         self.changes: int = 0
         """How often the story has changed."""
-        self._depth = 0
-        self._trace: list[tuple[Any, Any, Any]] = []  # what changed, its field or key, the old value
-        self._dirty: set[tuple[str, Any]] = set()
+        self._changing = False
+        self._old: _Old = {}
         self._action: Action | None = None
+        self._before: _Old = {}  # the last action
+        self._typing: Typing | None = None
         self._take_in({})
 
     def _take_in(self, rows: Rows) -> None:
         """Fill the tree with what a file holds."""
-        self._nodes: dict[NodeId, Node] = {}
-        self._values: dict[str, JsonValue] = {}
-        self._days: dict[str, Progress] = {}
-        self._actions: dict[int, Action] = {}
-        self._tables: dict[str, dict[Any, Any]] = {
-            "node": self._nodes, "value": self._values, "day": self._days, "action": self._actions,
-        }  # fmt: skip
-        self._children: dict[NodeId, list[NodeId]] = {}
-        same: dict[str, Any] = {}
+        self._tables: dict[str, dict[Any, Any]] = {"node": {}, "value": {}, "day": {}, "action": {}}
         for (table, key), row in rows.items():
             self._tables[table][key] = row
-        for node in self._nodes.values():
-            node.sampling = same.setdefault(repr(node.sampling), node.sampling)
+        self._nodes: dict[NodeId, Node] = self._tables["node"]
+        self._values: dict[str, JsonValue] = self._tables["value"]
+        self._days: dict[str, Progress] = self._tables["day"]
+        self._actions: dict[int, Action] = self._tables["action"]
+        self._children: dict[NodeId, list[NodeId]] = {}
+        same: dict[str, Any] = {}
         for node in sorted(self._nodes.values(), key=lambda n: (n.place, n.id)):
+            node.sampling = same.setdefault(repr(node.sampling), node.sampling)
             if node.parent is not None:
                 self._children.setdefault(node.parent, []).append(node.id)
         self._next = max(self._nodes, default=0) + 1
@@ -144,41 +145,33 @@ class Tree:
 
     @contextmanager
     def together(self) -> Generator[None]:
-        """Change the story inside as one batch; if that raises, nothing has changed. Raises ReadOnlyStory."""
+        """Change the story inside as one batch; if that raises, nothing has changed.
+
+        Raises StoryError if the story is read-only.
+        """
         with self.lock:
             if self.read_only is not None:
-                raise ReadOnlyStory(self.read_only)
-            mark = len(self._trace)
-            self._depth += 1
+                raise StoryError(self.read_only.message)
+            if self._changing:
+                yield
+                return
+            self._changing = True
             try:
                 yield
+                rows: Rows = {(table, key): self._row(table, key) for table, key, _ in self._old}
             except BaseException:
-                self._revert(mark)
+                for (table, key, name), old in reversed(self._old.items()):
+                    self._assign(table, key, name, old)
                 raise
             finally:
-                self._depth -= 1
-                if not self._depth:
-                    self._trace.clear()
-            if not self._depth and self._dirty:
+                self._changing = False
+                self._old.clear()
+            if rows:
                 self.changes += 1
-                self._hand_over({key: self._row(*key) for key in self._dirty})
-                self._dirty.clear()
+                self._hand_over(rows)
 
     def _hand_over(self, rows: Rows) -> None:
         raise NotImplementedError
-
-    def _revert(self, mark: int) -> None:
-        while len(self._trace) > mark:
-            what, name, old = self._trace.pop()
-            if not isinstance(what, Node):
-                what[name] = old
-                if old is None:
-                    del what[name]
-            elif name == "made":
-                self._unhang(what)
-                del self._nodes[what.id]
-            else:
-                self._put_field(what, name, old)
 
     @contextmanager
     def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
@@ -190,72 +183,79 @@ class Tree:
             if self._action is not None:
                 yield self._action
                 return
-            last, here, mark = self.last_action, self.current, len(self._trace)
-            old = Action(last + 1, name, node, self.clock(), here, here)
-            old = self._actions[last] if again else old
+            if not again:
+                self._typing, self._before = None, {}
+            last, here = self.last_action, self.current
+            old = self._actions[last] if again else Action(last + 1, name, node, self.clock(), here, here)
+            outer, self._old = self._old, {}
             action = self._action = replace(old)
             try:
                 yield action
             finally:
                 self._action = None
-            action.notes, action.later = self._notes_since(mark, old.notes), self._next
+                self._before = self._old | self._before
+                self._old |= outer
+            action.notes, action.later = self._notes(), self._next
             if again or action.notes or action.became != action.was:
-                gone = action.number + 1
-                while gone in self._actions:
+                for gone in range(action.number + 1, max(self._actions, default=0) + 1):
                     self._store("action", gone, None)
-                    gone += 1
                 self._store("action", action.number, action)
                 self._store("action", action.number - MOST_ACTIONS, None)
                 self._store("value", "done", action.number)
-            self._record(action.typed - old.typed, action.picked - old.picked, 0, action.at)
+            self._record(action.words - old.words, action.at)
             self.put("current", self.nearest_living(action.became))
 
-    def _notes_since(self, mark: int, notes: Iterable[Note]) -> list[Note]:
-        """Return the notes of an action that had ``notes`` before the trace from ``mark`` on."""
-        before: dict[tuple[NodeId, str], Any] = {}
-        for what, name, old in reversed(self._trace[mark:]):  # the first change of a field says the old value
-            if isinstance(what, Node) and name in NOTED:
-                before[what.id, name] = old
-        for number, name, old, new in notes:
-            if name == "text":
-                (at, removed), (_, inserted) = old, new
-                now = before.get((number, name), self._nodes[number].text)
-                old = now[:at] + removed + now[at + len(inserted) :]
-            before[number, name] = old
-        found: list[Note] = []
-        for (number, name), old in before.items():
-            new = getattr(self._nodes[number], name, int(State.LIVING))
-            if name == "made":
-                found.append((number, name, old, new))
-            elif (number, "made") in before or old == new:
+    def _notes(self) -> list[Note]:
+        """Return the notes of the action that has just been done."""
+        notes: list[Note] = []
+        for (table, number, name), old in self._before.items():
+            if table != "node" or name not in NOTED:
                 continue
-            elif name == "text":
-                at, end, words = edit_between(old, str(new))
-                found.append((number, name, (at, old[at:end]), (at, words)))
-            else:
-                found.append((number, name, old, new))
-        return found
+            new: Any = int(State.LIVING) if name == "made" else getattr(self._nodes[number], name)
+            if name != "made" and (old == new or ("node", number, "made") in self._before):
+                continue
+            if name == "text":
+                at, end, words = edit_between(old, new)
+                old, new = (at, old[at:end]), (at, words)
+            notes.append((number, name, old, new))
+        return notes
 
     def set(self, node: Node, **fields: Any) -> None:
         """Change fields of a node."""
         for name, value in fields.items():
             old = getattr(node, name)
-            if old is value or old == value:
-                continue
-            self._trace.append((node, name, old))
-            self._put_field(node, name, value)
-            self._dirty.add(("node", node.id))
+            if old is not value and old != value:
+                self._old.setdefault(("node", node.id, name), old)
+                self._assign("node", node.id, name, value)
 
     def put_spans(self, node: Node, spans: Spans) -> None:
         """Set the text of a node."""
-        self._trace += (node, "text", node.text), (node, "runs", node.runs)
-        node.spans, node.counted = spans, None
-        self._dirty.add(("node", node.id))
+        self.set(node, text=text_of(spans), runs=encode(spans, node.author))
 
-    def _put_field(self, node: Node, name: str, value: Any) -> None:
-        moves = name in ("parent", "place")
-        if moves:
+    def put(self, key: str, value: JsonValue) -> None:
+        """Set a story-wide value; None removes it."""
+        self._store("value", key, value)
+
+    def _store(self, table: str, key: Any, value: Any) -> None:
+        old = self._tables[table].get(key)
+        if old != value:
+            self._old.setdefault((table, key, ""), old)
+            self._assign(table, key, "", value)
+
+    def _assign(self, table: str, key: Any, name: str, value: Any) -> None:
+        rows = self._tables[table]
+        if table != "node":
+            rows[key] = value
+            if value is None:
+                del rows[key]
+            return
+        if (node := rows.get(key)) is None:
+            return
+        if moves := name in ("made", "parent", "place"):
             self._unhang(node)
+        if name == "made":  # and the verb that made it has failed
+            del rows[key]
+            return
         setattr(node, name, value)
         if moves:
             self._hang(node)
@@ -272,18 +272,23 @@ class Tree:
             self._children[node.parent].remove(node.id)
 
     def add_node(
-        self, parent: NodeId | None, spans: Spans, author: Author, *, place: int | None = None,
+        self, parent: NodeId | None, spans: Spans, author: Author, *, like: Node | None = None,
         undone: State = State.BINNED, **fields: Any,
     ) -> Node:  # fmt: skip
-        """Add a node, after its siblings unless ``place`` is given; ``undone`` is its state after undo."""
-        place = self.last_place(parent or 0) if place is None else place
-        node = Node(self._next, parent, place, author=author, created=time.time(), **fields)
+        """Add a node that was made as ``like`` was, after its siblings unless a place is given.
+
+        ``undone`` is its state while the action is undone.
+        """
+        if like is not None:
+            fields = {"model": like.model, "sampling": like.sampling, "seed": like.seed} | fields
+        if "place" not in fields:
+            fields["place"] = self.last_place(parent or 0)
+        node = Node(self._next, parent, author=author, created=time.time(), **fields)
         node.spans = spans
         self._next += 1
         self._nodes[node.id] = node
         self._hang(node)
-        self._trace.append((node, "made", int(undone)))
-        self._dirty.add(("node", node.id))
+        self._old["node", node.id, "made"] = int(undone)
         return node
 
     def split_node(self, node: Node, at: int) -> Node:
@@ -292,33 +297,22 @@ class Tree:
         head, tail = cut(node.spans, at, self.token_sizes)
         children = self.all_children(node.id)
         rest = self.add_node(
-            node.id, tail, node.author, undone=State.ABSORBED, model=node.model, sampling=node.sampling,
-            seed=node.seed, visited=node.visited, meta=node.meta, finish_reason=node.finish_reason,
+            node.id, tail, node.author, like=node, undone=State.ABSORBED, visited=node.visited,
+            meta=node.meta, finish_reason=node.finish_reason,
         )  # fmt: skip
-        for child in children:
-            self.set(self._nodes[child], parent=rest.id)
+        self.move(children, rest)
         self.set(node, finish_reason="")
         self.put_spans(node, head)
         return rest
 
-    def put(self, key: str, value: JsonValue) -> None:
-        """Set a story-wide value; None removes it."""
-        if self._values.get(key) != value:
-            self._store("value", key, value)
-
-    def _store(self, table: str, key: Any, value: Any) -> None:
-        rows = self._tables[table]
-        if value is not None or key in rows:
-            self._trace.append((rows, key, rows.get(key)))
-            rows[key] = value
-            if value is None:
-                del rows[key]
-            self._dirty.add((table, key))
+    def move(self, nodes: Iterable[NodeId], parent: Node) -> None:
+        """Move ``nodes`` below ``parent``."""
+        for node in nodes:
+            self.set(self._nodes[node], parent=parent.id)
 
     def _row(self, table: str, key: Any) -> Any:
-        if table == "node":
-            return copy(self._nodes[key]) if key in self._nodes else None
-        return self._tables[table].get(key)
+        row = self._tables[table].get(key)
+        return copy(row) if table == "node" else row
 
     def _rows(self) -> Rows:
         """Return all rows of the story."""
@@ -327,16 +321,15 @@ class Tree:
                 (table, key): self._row(table, key) for table, rows in self._tables.items() for key in rows
             }
 
-    def _record(self, typed: int, picked: int, generated: int, at: float | None = None) -> None:
-        """Add words to the day of ``at`` (now), and the time since the last change to today."""
+    def _record(self, words: int, at: float) -> None:
+        """Add words to the day of ``at``, and the time since the last change to today."""
         now = self.clock()
         gap, self._last_change = now - self._last_change, now
-        for day, more in (
-            (day_of(now if at is None else at), Progress(typed, picked, generated)),
-            (day_of(now), Progress(seconds=gap if 0 < gap <= IDLE_SECONDS else 0.0)),
-        ):
-            if more != Progress():
-                self._store("day", day, self._days.get(day, Progress()) + more)
+        seconds = gap if 0 < gap <= IDLE_SECONDS else 0.0
+        for day, more, time_more in ((day_of(at), words, 0.0), (day_of(now), 0, seconds)):
+            if more or time_more:
+                old = self._days.get(day, Progress())
+                self._store("day", day, Progress(old.grown + more, old.seconds + time_more))
 
     # -- undo --------------------------------------------------------------------------------------
 
@@ -350,31 +343,33 @@ class Tree:
 
     def _step(self, back: bool) -> Action | None:
         with self.together():
-            number = self.last_action + (not back)
+            number, here = self.last_action + (not back), self.current
             if (known := self._actions.get(number)) is None:
                 return None
-            here = self.current
-            action = replace(known, became=here) if back else replace(known, was=here)
-            action.copies = list(known.copies)
-            changing = dict.fromkeys(node for node, name, _, _ in action.notes if name in ("text", "made"))
-            late = [
-                (node, self.text(node.id), node.spans, children)
-                for node in map(self.node, changing)
-                if (children := list(self._late(node.id, action.later)))
+            self._typing = None
+            action = replace(known, notes=list(known.notes))
+            if back:
+                action.became = here
+            else:
+                action.was = here
+            changing = [
+                self._nodes[node] for node, name, old, new in action.notes
+                if name in ("text", "made") or (name == "state" and State.ABSORBED in (old, new))
+            ]  # fmt: skip
+            followed = [
+                (node, self.text(node.id), node.spans, late)
+                for node in changing
+                if (late := list(self._late(node.id, action.later)))
             ]
-            for note in action.notes:
+            for note in known.notes:
                 self._put_back(note, back)
-            for node, text, spans, children in late:
-                self._keep_behind(action, list(changing), node, text, spans, children)
-            for twin, node in action.copies:
-                if self.text(twin) == self.text(node) and self._nodes[node].state != State.ABSORBED:
-                    for child in self.all_children(twin):
-                        self.set(self._nodes[child], parent=node)
-                    self.set(self._nodes[twin], state=State.ABSORBED)
+            for node, text, spans, late in followed:
+                if node.state == State.ABSORBED or self.text(node.id) != text:
+                    self._keep_behind(action, back, changing, node, text, spans, late)
+            action.later = self._next
             self._store("action", number, action)
             self._store("value", "done", number - back)
-            way = -1 if back else 1
-            self._record(way * action.typed, way * action.picked, 0, action.at)
+            self._record(-action.words if back else action.words, action.at)
             self.put("current", self.nearest_living(action.was if back else action.became))
             return action
 
@@ -390,34 +385,38 @@ class Tree:
             self.set(node, **{"state" if name == "made" else name: old if back else new})
 
     def _late(self, node: NodeId, later: NodeId) -> Iterator[NodeId]:
-        """Yield the children of a node that were added after an action, and what it made was undone."""
+        """Yield the children of a node that no note of an action knows, but for what was undone itself."""
         for child in self._children.get(node, ()):
             if child >= later and (self._nodes[child].state != State.ABSORBED or self._children.get(child)):
                 yield child
 
     def _keep_behind(
-        self, action: Action, changed: list[NodeId], node: Node, text: str, spans: Spans, late: list[NodeId]
-    ) -> None:
-        """Let children of ``node`` that came after ``action`` follow the ``text`` that they did before it.
+        self, action: Action, back: bool, changing: list[Node], node: Node, text: str, spans: Spans,
+        late: list[NodeId],
+    ) -> None:  # fmt: skip
+        """Let the ``late`` children of ``node`` follow the ``text`` that they did before this step.
 
-        They move to another of the nodes that changed, which has this text now, or to a copy of the node.
+        That is behind another of the nodes that changed, which has this text now, or behind a copy. Notes let
+        a later redo or undo take that back.
         """
-        if self.text(node.id) == text and node.state != State.ABSORBED:
-            return
-        copies = [number for number, _ in action.copies]
-        places = [self._nodes[place] for place in (*changed, *copies) if self.text(place) == text]
-        home = min(places, key=lambda place: place.state == State.ABSORBED, default=None)
+        same = [n for n in changing if self.text(n.id) == text]
+        home = min(same, key=lambda n: n.state == State.ABSORBED, default=None)
         if home is None:
             home = self.add_node(
-                node.parent, spans, node.author, place=node.place, model=node.model, sampling=node.sampling,
-                seed=node.seed, own_settings=node.own_settings,
+                node.parent, spans, node.author, like=node, place=node.place, own_settings=node.own_settings,
+                state=State.ABSORBED,
             )  # fmt: skip
-            self.set(home, state=State.ABSORBED)
-            action.copies.append((home.id, node.id))
-        if any(self._nodes[child].state == State.LIVING for child in late):
+            action.notes.append((home.id, "state", int(State.ABSORBED), int(State.ABSORBED)))
+        if home.state == State.ABSORBED and any(self._nodes[c].state == State.LIVING for c in late):
             self.set(home, state=State.LIVING)
-        for child in late:
-            self.set(self._nodes[child], parent=home.id)
+            for at, (number, name, *states) in enumerate(action.notes):
+                if number == home.id and name in ("made", "state"):
+                    states[not back] = int(State.LIVING)
+                    action.notes[at] = (number, name, *states)
+        if home is not node:
+            self.move(late, home)
+            sides = (home.id, node.id) if back else (node.id, home.id)
+            action.notes += [(child, "parent", *sides) for child in late]
 
     # -- look --------------------------------------------------------------------------------------
 
@@ -449,11 +448,10 @@ class Tree:
         return [node.id for node in self if node.streaming is not None]
 
     def node(self, node: NodeId) -> Node:
-        """Return a node, also one in the bin. Raises NoSuchNode."""
-        try:
-            return self._nodes[node]
-        except KeyError:
-            raise NoSuchNode(node) from None
+        """Return a node, also one in the bin. Raises Refused."""
+        if (found := self._nodes.get(node)) is None:
+            raise Refused(f"node {node} is not in this story")
+        return found
 
     def nodes(self, nodes: Iterable[NodeId]) -> list[Node]:
         return [self.node(node) for node in nodes]
@@ -523,14 +521,14 @@ class Tree:
 
     def own_settings(self, node: NodeId) -> Settings:
         """Return the settings on ``node`` itself."""
-        return settings_from(self.node(node).own_settings)
+        return self.node(node).settings
 
     def settings(self, node: NodeId) -> Settings:
         """Return the settings in force at ``node``: its own over those of its ancestors."""
         total = Settings()
-        for above in self.nodes(self.path(node)):
+        for above in [*self.upward(node)][::-1]:
             if above.own_settings:
-                total = settings_from(above.own_settings).inherit(total)
+                total = above.settings.inherit(total)
         return total
 
     def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
@@ -556,20 +554,16 @@ class Tree:
             tops = [n for n in inside if not any(a.id in inside for a in self.upward(self.parent(n) or ROOT))]
             return sorted(tops, reverse=True)
 
-    def value(self, key: str) -> object:
-        """Return a story-wide value that an interface keeps under ``key``, or None."""
-        return self._values.get(f"x-{key}")
+    def value(self, key: str, *, local: bool = False) -> object:
+        """Return a value that an interface keeps under ``key``, or None."""
+        return self._values.get(f"local-{key}" if local else f"x-{key}")
 
-    def local_value(self, key: str) -> object:
-        """Return a value that belongs to this file alone, or None."""
-        return self._values.get(f"local-{key}")
-
-    def words_by_author(self, node: NodeId | None = None) -> dict[Author, int]:
-        """Count words by author, on the path to ``node`` or in the whole living tree."""
+    def words_by_author(self) -> dict[Author, int]:
+        """Count the words of all branches by author."""
         words: dict[Author, int] = {}
-        for each in self.nodes(list(self.reading_order()) if node is None else self.path(node)):
-            if found := each.count[0]:
-                words[each.author] = words.get(each.author, 0) + found
+        for node in self.nodes(self.reading_order()):
+            if found := node.count[0]:
+                words[node.author] = words.get(node.author, 0) + found
         return words
 
     def days(self) -> dict[str, Progress]:
@@ -582,19 +576,17 @@ class Tree:
 
     # -- checks ------------------------------------------------------------------------------------
 
-    def check_kept(self, node: NodeId) -> Node:
-        """Return ``node``. Raises NoSuchNode if it is in the bin itself or a part of another node."""
+    def check_living(self, node: NodeId, *, below_bin: bool = False) -> Node:
+        """Return ``node``. Raises Refused if it is not part of the readable tree.
+
+        With ``below_bin`` it may be below something in the bin.
+        """
         found = self.node(node)
         if found.state != State.LIVING:
             binned = found.state == State.BINNED
-            raise NoSuchNode(node, "is in the bin" if binned else "is part of another node now")
-        return found
-
-    def check_living(self, node: NodeId) -> Node:
-        """Return ``node``. Raises NoSuchNode if it is not part of the readable tree."""
-        found = self.check_kept(node)
-        if not self.is_living(node):
-            raise NoSuchNode(node, "is below something in the bin")
+            raise Refused(f"node {node} is {'in the bin' if binned else 'part of another node now'}")
+        if not below_bin and not self.is_living(node):
+            raise Refused(f"node {node} is below something in the bin")
         return found
 
     def check_unwritten(self, *nodes: Node) -> None:

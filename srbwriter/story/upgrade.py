@@ -74,11 +74,11 @@ def _image(db: sqlite3.Connection) -> Image:
         for key, value in db.execute("SELECT key, json FROM value"):
             if key not in _GONE:
                 image.rows["value", key] = json.loads(value)
-        for day, *done in db.execute("SELECT day, typed, picked, generated, seconds FROM progress"):
-            image.rows["day", day] = Progress(*done)
+        for day, grown, seconds in db.execute("SELECT day, typed + picked, seconds FROM progress"):
+            image.rows["day", day] = Progress(grown, seconds)
     image.rows.setdefault(("value", "uuid"), str(uuid4()))
     if not problem:
-        _place_headings(nodes, chapters)
+        place_headings(nodes, chapters)
     image.rows |= {("node", number): node for number, node in nodes.items()}
     if problem:
         check_tree(image, problem)
@@ -95,7 +95,7 @@ def _own_settings(settings: str | None) -> dict[str, Any] | None:
     return values or None
 
 
-def _place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:
+def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:
     """Write the heading of each chapter as a line before the paragraph in which its words begin."""
     added: dict[NodeId, dict[int, str]] = {}
     for number, title in chapters.items():

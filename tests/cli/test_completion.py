@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter import cli
+from srbwriter import cli, paths
 from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.completion import SHELLS
 from tests.cli.stories import make
@@ -59,6 +59,8 @@ def test_bash_completes_titles_models_and_themes(scripts: Path) -> None:
     for title in ("The Orchard", "The Mill", "A day's end"):
         make(title)
     assert complete(scripts, "info", "The") == {r"The\ Orchard", r"The\ Mill"}
+    mills = {str(paths.library_dir() / "The-Mill.srbw"), str(make("The Mill"))}
+    assert complete(scripts, "info", "The") == {r"The\ Orchard"} and mills <= complete(scripts, "info", "/")
     assert complete(scripts, "backup", "make", r"The\ O") == {r"The\ Orchard"}
     assert complete(scripts, "A") == {r"A\ day\'s\ end"}
     assert complete(scripts, "models", "use", "") == complete(scripts, "--model", "story") == {"storyteller"}

@@ -41,8 +41,8 @@ def test_the_list_has_the_library_and_what_was_opened_elsewhere(run: Any, tmp_pa
     listed = {story["title"]: story for story in json.loads(run("list", "--json")[1])}
     assert listed["Elsewhere"]["path"] == str(tmp_path / "e.srbw")
     assert listed["The Orchard"]["nodes"] == 4
-    make("red\x1b[31m")  # a title cannot talk to the terminal
-    assert "\x1b" not in run("list")[1] + run("info", "red")[1]
+    make("red\x1b[31m" + "d" * 60)  # a title cannot talk to the terminal, nor fill its lines
+    assert "\x1b" not in run("list")[1] + run("info", "red")[1] and "ddd…  " in run("list")[1]
 
 
 def test_info_counts_what_is_there(run: Any) -> None:

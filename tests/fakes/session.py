@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +75,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Part:
+class PromptPart:
     """One source of the context."""
 
     source: str
@@ -85,8 +86,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Context:
-    parts: list[Part]
+class PromptAccount:
+    parts: list[PromptPart]
     used: int
     total: int
     problems: list[str] = field(default_factory=list)
@@ -126,7 +127,7 @@ class FakeSession:
         kinds = (LookAhead, Tokens, Rewriting, Steering)
         self.instruments: tuple[Instrument, ...] = tuple(kind(cast(Any, self)) for kind in kinds)
         self.look_ahead, self.tokens, self.rewriting, self.steering = self.instruments
-        self.book = SimpleNamespace(later=lambda act: None, offer_name=None, parts=list)
+        self.book = SimpleNamespace(later=lambda act: Future(), offer_name=None, parts=list)
 
     def would_ask(self, index: int | None, upto: int | None) -> None:
         """Nothing is asked for by itself."""
@@ -187,12 +188,12 @@ class FakeSession:
     def revisit(self, node: NodeId) -> None:
         self.together(lambda: self.story.visit(node))
 
-    def context(self) -> Context:
+    def context(self) -> PromptAccount:
         settings = self.story.settings(self.node)
         note = settings.author_note or ""
         parts = [("memory", settings.memory or ""), ("story", self.text()), ("note", note)]
-        found = [Part(source, text, len(text) // 4, True) for source, text in parts if text]
-        return Context(found, sum(part.tokens for part in found), 4096)
+        found = [PromptPart(source, text, len(text) // 4, True) for source, text in parts if text]
+        return PromptAccount(found, sum(part.tokens for part in found), 4096)
 
     # ---- the engine
 

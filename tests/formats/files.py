@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter import formats
-from srbwriter.story.model import DraftNode, StoryDraft, children_by_parent
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import ROOT
+from srbwriter.story.node import Node
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -28,34 +30,28 @@ def read_json(value: Any, name: str = "story.json") -> StoryDraft:
 
 def tale(*texts: str, **fields: Any) -> StoryDraft:
     """A draft of one path: an empty root, and a node for each text below the one before."""
-    nodes = [DraftNode("r")]
-    for number, text in enumerate(texts):
-        nodes.append(DraftNode(f"n{number}", nodes[-1].id, text=text))
-    return StoryDraft(nodes, nodes[-1].id, **fields)
+    nodes = {ROOT: Node(ROOT, None)}
+    for number, text in enumerate(texts, ROOT + 1):
+        nodes[number] = Node(number, number - 1, text=text)
+    return StoryDraft(nodes, len(nodes), **fields)
 
 
 def shape(draft: StoryDraft) -> Shape:
     """Texts and structure, and nothing else.  For small trees."""
-    children = children_by_parent(draft)
 
-    def below(node: DraftNode) -> Shape:
-        return node.text, [below(child) for child in children[node.id]]
+    def below(node: Node) -> Shape:
+        children = [child for child in draft.nodes.values() if child.parent == node.id]
+        return node.text, [below(child) for child in sorted(children, key=lambda child: child.place)]
 
     return below(draft.root)
 
 
 def path_text(draft: StoryDraft) -> str:
-    by_id = {node.id: node for node in draft.nodes}
-    texts: list[str] = []
-    node: DraftNode | None = by_id[draft.current_id]
-    while node is not None:
-        texts.append(node.text)
-        node = by_id[node.parent_id] if node.parent_id is not None else None
-    return "".join(reversed(texts))
+    return draft.text
 
 
-def by_text(draft: StoryDraft, text: str) -> DraftNode:
-    (node,) = [node for node in draft.nodes if node.text == text]
+def by_text(draft: StoryDraft, text: str) -> Node:
+    (node,) = [node for node in draft.nodes.values() if node.text == text]
     return node
 
 

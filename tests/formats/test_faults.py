@@ -14,7 +14,7 @@ from docx.oxml.ns import nsdecls
 
 from srbwriter import formats
 from srbwriter.formats import folder as folders
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 from tests.formats.documents import PACKAGE, book, odt, page
 from tests.formats.files import notices, path_text, read_json, shape, tale
 
@@ -123,7 +123,7 @@ def test_a_list_of_word_has_no_empty_lines() -> None:
         (
             r"\trowd\pard\intbl a\cell\pard\intbl\itap2 x\nestcell y\nestcell{\*\nesttableprops\nestrow}"
             r"{\nonesttables\par}\pard\intbl b\cell\row\pard end\par",
-            "a | x | y\nb\n\nend",
+            "a\n\nx\n\ny\n\nb\n\nend",
         ),
     ],
 )
@@ -178,7 +178,7 @@ def test_longform_has_the_order_of_its_index_note_and_nothing_else(tmp_path: Pat
         (tmp_path / "scenes" / f"{name}.md").write_text(text)
     (tmp_path / "Index.md").write_text(INDEX)
     (tmp_path / "manuscript.md").write_text("compiled from the scenes")
-    draft = formats.read_folder(folders.open_folder(tmp_path))
+    draft = formats.read_folder(folders.open_files([tmp_path]))
     assert path_text(draft) == (
         "# Storm\n\n---\n\nFirst part kept.\n\n---\n\nLast part.\n\n## Ashore\n\nAshore one.\n\n---\n\n"
         "Ashore two.\n\n# Arrival\n\nArrival: a/b text.\n"
@@ -203,7 +203,7 @@ def test_projects_of_other_programs_are_refused_in_words(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     with pytest.raises(formats.FormatError, match=words):
-        formats.read_folder(folders.open_folder(tmp_path), as_one=True)
+        formats.read_folder(folders.open_files([tmp_path]), as_one=True)
 
 
 # -- conversations ---------------------------------------------------------------------------------------
@@ -228,10 +228,10 @@ def test_conversations_of_chatgpt_come_with_their_branches() -> None:
         "", [("A ferry?", [("\n\nIt was late.", []), ("\n\nIt came.", [("\n\nMore.", [])])])]
     )  # fmt: skip
     assert (draft.title, path_text(draft)) == ("Ferry", "A ferry?\n\nIt came.\n\nMore.")
-    assert [node.author for node in draft.nodes[1:]] == ["writer", "model", "model", "writer"]
+    assert [node.author for node in draft.nodes.values()][1:] == ["writer", "model", "model", "writer"]
     other = {**chat, "title": "Older", "update_time": 1}
     both = read_json([other, chat], "conversations.json")
-    assert [node.marks.title for node in both.nodes if node.marks.title] == ["Older", "Ferry"]
+    assert [node.title for node in both.nodes.values() if node.title] == ["Older", "Ferry"]
     assert path_text(both) == path_text(draft)
 
 

@@ -13,7 +13,9 @@ from srbwriter import formats
 from srbwriter.formats import FormatError
 from srbwriter.formats import folder as folders
 from srbwriter.formats.folder import title_of
-from srbwriter.story.model import StoryDraft
+from srbwriter.formats.transfer import Import
+from srbwriter.story import Story
+from srbwriter.story.draft import StoryDraft
 from tests.formats.documents import odt
 from tests.formats.files import path_text
 
@@ -27,7 +29,7 @@ def laid_out(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def read(folder: Path, *, as_one: bool = False, format_name: str = "") -> StoryDraft:
-    return formats.read_folder(folders.open_folder(folder), as_one=as_one, format_name=format_name)
+    return formats.read_folder(folders.open_files([folder]), as_one=as_one, format_name=format_name)
 
 
 def chapters(draft: StoryDraft) -> list[str]:
@@ -75,14 +77,19 @@ def test_a_chapter_is_called_as_its_file_without_its_number(name: str, title: st
     assert title_of(name) == title
 
 
-def test_what_is_no_story_is_left_out_and_told_and_a_broken_chapter_is_an_error(tmp_path: Path) -> None:
-    folder = laid_out(tmp_path / "f", {"1.txt": "One.", "2.txt": " \n", "map.jpg": b"\xff\xd8\xff\xe0"})
-    draft = read(folder, as_one=True)
-    assert path_text(draft) == "# 1\n\nOne."
-    assert "2.txt is empty" in notice_text(draft) and "map.jpg" in notice_text(draft)
-    laid_out(folder, {"3.docx": b"PK\x03\x04broken"})
-    with pytest.raises(FormatError, match=r"3\.docx is a broken archive .* — copy it again"):
-        read(folder, as_one=True)
+def test_what_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "1.txt": "One.", "2.txt": " \n", "3.docx": b"PK\x03\x04broken", "4.txt": "Four.",
+        "map.jpg": b"\xff\xd8\xff",
+    }  # fmt: skip
+    folder = laid_out(tmp_path / "f", files)
+    (folder / "5.txt").symlink_to("gone")
+    landed = Import(folder, tmp_path / "library", as_one=True).run()
+    with Story.open(landed.path, readonly=True) as story:
+        assert story.text(story.current) == "# 1\n\nOne.\n\n# 4\n\nFour."
+    said = "\n".join(landed.notices)
+    assert "2.txt is empty" in said and "3.docx is a broken archive" in said
+    assert "5.txt" in said and "map.jpg" in said and len(landed.notices) == 4
 
 
 def test_a_folder_is_one_story_only_if_the_writer_says_so(tmp_path: Path) -> None:
@@ -90,7 +97,7 @@ def test_a_folder_is_one_story_only_if_the_writer_says_so(tmp_path: Path) -> Non
     with pytest.raises(FormatError, match="is a folder — name a file in it; `srbwriter import --as-one`"):
         read(folder)
     assert path_text(read(folder, format_name="folder")) == "# 1\n\nOne."
-    with pytest.raises(FormatError, match="hold nothing that can be read"):
+    with pytest.raises(FormatError, match="holds nothing that can be read"):
         read(laid_out(tmp_path / "g", {"map.jpg": b"\xff\xd8\xff\xe0"}), as_one=True)
 
 
@@ -180,11 +187,11 @@ def test_a_scrivener_project_is_its_draft_in_the_order_of_the_binder(tmp_path: P
         "# Part one\n\nIt was *late*.\n\n“Go”, she said.\n\nThe lane.\n\nDeeper in.\n\n# Coda\n\nThe end."
     )
     assert (draft.title, draft.byline, chapters(draft)) == ("The Orchard", "Ada Lovell", ["Part one", "Coda"])
-    gate = next(node for node in draft.nodes if node.marks.title == "Gate")
-    assert gate.marks.note == "She arrives.\n\nCheck the date."
-    cut = next(node for node in draft.nodes if node.marks.title == "Cut")
-    assert (cut.text.strip(), cut.marks.tags, cut.parent_id) == ("An old scene.", ("not compiled",), gate.id)
-    assert "Research" not in "".join(node.text for node in draft.nodes)
+    gate = next(node for node in draft.nodes.values() if node.title == "Gate")
+    assert gate.note == "She arrives.\n\nCheck the date."
+    cut = next(node for node in draft.nodes.values() if node.title == "Cut")
+    assert (cut.text.strip(), cut.tags, cut.parent) == ("An old scene.", ("not compiled",), gate.id)
+    assert "Research" not in "".join(node.text for node in draft.nodes.values())
     assert "Map was left out" in notice_text(draft)
 
 
@@ -194,7 +201,7 @@ def test_a_scrivener_project_is_its_draft_in_the_order_of_the_binder(tmp_path: P
         ("<ScrivenerProject>", "Old.scriv/p.scrivx is not sound (no element found"),
         ("<ScrivenerProject/>", "p.scrivx has no Draft folder — open it in Scrivener"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "entities, which are not expanded here"),
-        ('<a><BinderItem Type="DraftFolder"/></a>', "has nothing in its Draft folder"),
+        ('<a><BinderItem Type="DraftFolder"/></a>', "holds nothing that can be read"),
     ],
 )
 def test_a_broken_project_says_what_is_wrong_and_what_to_do(tmp_path: Path, binder: str, words: str) -> None:

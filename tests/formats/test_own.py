@@ -10,36 +10,27 @@ import pytest
 
 from srbwriter import formats
 from srbwriter.formats import FormatError
-from srbwriter.story.model import (
-    DraftNode,
-    Generation,
-    LoreEntry,
-    Marks,
-    Progress,
-    Settings,
-    Span,
-    StoryDraft,
-    Template,
-)
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import LoreEntry, Progress, Settings, Span, State, Template
+from srbwriter.story.node import Node
 from tests.formats.files import changed, read_json, without
 
 LORE = LoreEntry("l", "Sea", "It is old.", ["sea", "/ships?/i"], depth=2, order=-3, meta={"a": [1, None]})
+NODES = [
+    Node(1, None),
+    Node(
+        2, 1, 1, State.BINNED, "edited", model="m", sampling={"temperature": 0.5}, seed=2**63, bookmark=True,
+        finish_reason="stop", visited=False, title="T", note="n", labels="x", meta={"steered": ["a"]},
+        created=1.5,
+    ),
+    Node(3, 1, 0, author="writer", text="夜 🌙\n"),
+]  # fmt: skip
+NODES[0].settings = Settings(memory="A \\ sea.", lore=[LORE], template=Template("t", "<", "|", ">"))
+NODES[1].spans = Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")
+NODES[1].settings = Settings(author_note="grim", sampling={"top_k": 40})
 WHOLE = StoryDraft(
-    [
-        DraftNode(
-            "r", settings=Settings(memory="A \\ sea.", lore=[LORE], template=Template("t", "<", "|", ">"))
-        ),
-        DraftNode(
-            "a", "r", 1, "One two", "edited",
-            [Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")],
-            Generation(2**63, {"temperature": 0.5}, "m", "stop"),
-            Marks(True, ("x",), "n", "T", False, True),
-            Settings(author_note="grim", sampling={"top_k": 40}), 1.5, {"steered": ["a"]},
-        ),
-        DraftNode("b", "r", 0, "夜 🌙\n", "writer"),
-    ],
-    "b", "Title", "Ada", "de", 1.0, 2.0, id="12345678-1234-5678-1234-567812345678", values={"view": {"a": 1}},
-    days={"2024-05-06": Progress(3, 2, 9, 1.5)},
+    {node.id: node for node in NODES}, 3, "Title", "Ada", "de", 1.0, 2.0,
+    "12345678-1234-5678-1234-567812345678", {"view": {"a": 1}}, {"2024-05-06": Progress(3, 1.5)},
 )  # fmt: skip
 
 
@@ -58,7 +49,7 @@ def test_nothing_is_lost() -> None:
         (("story", "current_id"), "zz", "current node"),
         (("story", "nodes", 1, "text"), "y", "runs do not join"),
         (("story", "nodes"), [], "at least a root"),
-        (("story", "nodes", 1, "id"), "r", "twice"),
+        (("story", "nodes", 1, "id"), "1", "twice"),
     ],
 )
 def test_a_broken_file_is_refused(path: tuple[str | int, ...], value: Any, words: str) -> None:
@@ -73,11 +64,11 @@ def test_a_chapter_that_an_older_file_marks_becomes_a_line() -> None:
         return {"id": key, "parent_id": parent, "text": text, "marks": marks}
 
     nodes = [
-        marked("r", None, ""), marked("a", "r", "It rained.", "One"), marked("b", "a", " More.\n", ""),
+        marked("r", None, ""), marked("a", "r", "It rained.", "One"), marked("b", "a", "\n\nMore.\n\n", ""),
         marked("c", "b", "# Two\n\nSnow.", "Two"),
     ]  # fmt: skip
-    nodes[2]["runs"] = [{"text": " More.\n", "author": "model"}]
+    nodes[2]["runs"] = [{"text": "\n\nMore.\n\n", "author": "model"}]
     story = {"nodes": nodes, "current_id": "c"}
     draft = read_json({"format": "srbwriter", "version": 2, "story": story})
-    assert draft.text == "# One\n\nIt rained.\n\n* * *\n\n More.\n# Two\n\nSnow."
-    assert [node.marks.title for node in draft.nodes] == [""] * 4
+    assert draft.text == "# One\n\nIt rained.\n\n* * *\n\nMore.\n\n# Two\n\nSnow."
+    assert [node.title for node in draft.nodes.values()] == [""] * 4

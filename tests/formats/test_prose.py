@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from srbwriter import formats
-from srbwriter.story.model import DraftNode, StoryDraft
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.node import Node
 from tests.formats.files import notices, path_text, tale
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -19,7 +20,7 @@ DC = "{http://purl.org/dc/elements/1.1/}"
 
 def test_plain_text_is_exactly_the_active_path() -> None:
     draft = tale(" a\n", "\n  b ")
-    draft.nodes.append(DraftNode("other", "r", 1, text="not on the path"))
+    draft.nodes[99] = Node(99, 1, 1, text="not on the path")
     assert formats.write(draft, "text") == b" a\n\n  b "
 
 
@@ -32,10 +33,10 @@ ORCHARD = (
 @pytest.mark.parametrize("form", ["markdown", "epub", "docx"])
 def test_a_story_comes_back_without_its_branches(form: str) -> None:
     draft = tale(ORCHARD[:30], ORCHARD[30:], title="A & B", byline="Ada", language="de", modified=9.0)
-    draft.nodes.append(DraftNode("other", "r", 1, text="Elsewhere."))
+    draft.nodes[99] = Node(99, 1, 1, text="Elsewhere.")
     back = formats.read(formats.write(draft, form), f"a.{form}")
     assert path_text(back).replace("* * *", "***") == ORCHARD and notices(back) == []
-    assert not any("Elsewhere" in node.text for node in back.nodes)
+    assert not any("Elsewhere" in node.text for node in back.nodes.values())
     assert (back.title, back.byline, back.language) == ("A & B", "Ada", "de")
     assert back.modified == 9.0
     assert len(back.nodes) == 3, "a node for each chapter"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srbwriter import formats
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.draft import StoryDraft
 from tests.formats.files import path_text
 
 

@@ -117,7 +117,7 @@ def test_what_is_written_so_far_and_stopping_by_name(client: httpx.Client, engin
     path = "/api/extra/generate/stream"
     with (
         client.stream("POST", path, json={**BODY, "genkey": "K2"}) as other,
-        client.stream("POST", path, json={**BODY, "genkey": "K1"}) as mine,
+        client.stream("POST", path, json={**BODY, "genkey": "K1", "logprobs": True}) as mine,
     ):
         read = other.iter_raw(), mine.iter_raw()  # a reader that is let go closes its connection
         assert all(next(one) for one in read)
@@ -126,6 +126,8 @@ def test_what_is_written_so_far_and_stopping_by_name(client: httpx.Client, engin
             assert so_far["results"][0]["text"] in (" there", " there was")
         missing = client.post("/api/extra/generate/check", json={"genkey": "nobody's"}).json()
         assert missing == {"results": [{"text": ""}]}
+        likely = client.post("/api/extra/last_logprobs", json={"genkey": "K1"})
+        assert likely.json()["logprobs"]["tokens"][0] == " there"
         client.post("/api/extra/abort", json={"genkey": "K1"})
         assert engine.cancel_seen.wait(30)
         assert engine.cancelled == [2] and not engine.generations[0].done

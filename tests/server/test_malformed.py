@@ -64,10 +64,10 @@ def test_a_head_that_never_comes_is_given_up(serve: Serve) -> None:
 
 MEANINGLESS: tuple[tuple[str, Any], ...] = (
     ("lora", 5), ("lora", "x"), ("stop", 5), ("stop", [5]), ("stop", ["x"] * 300), ("temperature", "hot"),
-    ("temperature", True), ("top_k", [[]]), ("n_predict", -2), ("logit_bias", 5), ("logit_bias", [[1, "x"]]),
-    ("logit_bias", [[1.5, 1]]), ("logit_bias", [[1, 10**400]]), ("temperature", 10**400),
-    ("dynatemp_low", 10**400), ("stop_token_ids", ["x"]), ("grammar", 5), ("json_schema", 5),
-    ("stream", "perhaps"), ("system_prompt", 5),
+    ("temperature", True), ("temperature", []), ("top_k", [[]]), ("n_predict", -2), ("logit_bias", 5),
+    ("logit_bias", [[1, "x"]]), ("logit_bias", [[1.5, 1]]), ("logit_bias", [[1, 10**400]]),
+    ("temperature", 10**400), ("dynatemp_low", 10**400), ("stop_token_ids", ["x"]), ("grammar", 5),
+    ("json_schema", 5), ("stream", "perhaps"), ("system_prompt", 5),
 )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def test_no_key_no_answer(serve: Serve, engine: FakeEngine) -> None:
 def test_every_endpoint_asks_for_a_key_but_those_that_are_open(serve: Serve, engine: FakeEngine) -> None:
     """In the words of its own dialect."""
     with httpx.Client(base_url=serve(api_keys=("s3cret",)).url, timeout=30) as http:
-        for dialect, row in [(one, row) for one in DIALECTS for row in one.rows]:
+        for dialect, row in [(one, row) for one in DIALECTS for row in one.endpoints]:
             for path in row.paths:
                 answer = http.request(row.method, re.sub(r"\{.*?\}", "1", path))
                 assert (answer.status_code == 401) is not row.public, path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from srbwriter.engine.types import Stop
 from srbwriter.session import Session
 from srbwriter.session.naming import passages_about, unknown_names
 from srbwriter.session.outlining import note_for
-from srbwriter.session.so_far import Summary, parts_of
+from srbwriter.session.so_far import Summary, fit, parts_of
 from srbwriter.story import ROOT
 from srbwriter.story.outline import outline
 from tests.session.conftest import WAIT, open_session, write_round
@@ -95,6 +96,22 @@ def test_no_share_writes_nothing(long: Session) -> None:
     long.book.share = 0
     write_round(long)
     assert not wait_for_summaries(long) and "The story so far" not in prompt(long)
+
+
+def test_many_summaries_are_fitted_at_once_the_newest_of_them(long: Session) -> None:
+    engine, read = long.engine, 0
+    assert engine is not None
+
+    class Counting:
+        def tokenize(self, text: str) -> list[int]:
+            nonlocal read
+            read += len(text)
+            return engine.tokenize(text)
+
+    many = [Summary(f"Chapter {k}", f"Ada goes to island {k}. " * 6) for k in range(300)]
+    told = fit(many, cast("Any", Counting()), 200)
+    assert "Chapter 299: Ada goes to island 299.\n" in told and "Chapter 0:" not in told
+    assert len(engine.tokenize(told)) <= 200 and read < 40 * len(told)
 
 
 def test_a_text_without_chapters_has_parts_of_two_thousand_words() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from srbwriter.story import Story
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.node import Node
 
 WORDS = "It was a dark and stormy night. " * 40
 
@@ -25,6 +25,7 @@ def generated(story: Story, parent: int, *texts: str) -> list[int]:
     return names
 
 
-def drafted(story: Story) -> StoryDraft:
-    """The story as plain values, without the days, which go on by themselves."""
-    return replace(story.to_draft(), days={})
+def readable(story: Story) -> list[Node]:
+    """The living nodes in reading order, the current one last; without the numbers that order siblings."""
+    nodes = [*story.reading_order(), story.current]
+    return [replace(node, place=0) for node in story.nodes(nodes)]

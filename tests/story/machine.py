@@ -22,13 +22,13 @@ class StoryMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         self.story = Story.create(self.folder / "a.srbw")
-        self.story.use_token_sizes(self.token_sizes)
+        self.story.token_sizes = self.token_sizes
 
     def open_again(self) -> None:
         self.story.close()
         assert [path.name for path in self.folder.iterdir()] == ["a.srbw"]
         self.story = Story.open(self.folder / "a.srbw")
-        self.story.use_token_sizes(self.token_sizes)
+        self.story.token_sizes = self.token_sizes
 
     def teardown(self) -> None:
         self.story.close()

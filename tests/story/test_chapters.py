@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from srbwriter import formats
 from srbwriter.story import ROOT, Edit, Refused, Story
-from srbwriter.story.model import DraftNode, StoryDraft
 from srbwriter.story.outline import outline
 from srbwriter.story.search import matches
 from tests.story.branches import generated, sizes
@@ -49,7 +49,7 @@ def test_a_chapter_at_the_end_begins_behind_the_last_paragraph(story: Story) -> 
 
 
 def test_chapters_change_places_with_their_tokens(story: Story) -> None:
-    story.use_token_sizes(sizes)
+    story.token_sizes = sizes
     story.append("# One\n\nIt rained.\n\n")
     [two] = generated(story, story.current, "# Two\n\nHe ran. She hid.")
     story.pick(two)
@@ -68,8 +68,8 @@ def test_chapters_change_places_with_their_tokens(story: Story) -> None:
 
 def test_a_long_text_becomes_several_nodes(story: Story) -> None:
     text = "It rained all day.\n\n" * 5000
-    nodes = [DraftNode("1"), DraftNode("2", "1", text=text)]
-    with Story.from_draft(story.file.with_name("b.srbw"), StoryDraft(nodes, "2")) as made:
+    draft = formats.read(text.encode(), "a.txt")
+    with Story.from_draft(story.file.with_name("b.srbw"), draft) as made:
         assert made.text(made.current) == text and len(made) > 3
         made.replace(Edit(50_000, 50_003, "It"))
         assert len(made.text(made.current)) == len(text) - 1
@@ -104,7 +104,7 @@ def test_search_finds_all_words_and_says_where(story: Story) -> None:
 
 
 def test_an_edit_of_a_models_text_makes_a_sibling_and_moves_what_followed(story: Story) -> None:
-    story.use_token_sizes(sizes)
+    story.token_sizes = sizes
     story.append("It rained. ")
     take, beside = generated(story, story.current, "The dog ran.", "The cat.")
     story.pick(take)

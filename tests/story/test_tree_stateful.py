@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -29,7 +28,7 @@ def snapshot(story: Story) -> dict[str, Any]:
     nodes = story.nodes(order)
     return {
         "nodes": [(n.id, n.parent, n.spans, n.author, n.finish_reason, n.sampling) for n in nodes],
-        "marks": [replace(n.marks, visited=True) for n in nodes],
+        "marks": [(n.bookmark, n.tags, n.note, n.title, n.state) for n in nodes],
         "texts": [story.text(n) for n in order],
     }
 
@@ -177,11 +176,11 @@ class Writing(StoryMachine):
 
     # -- marks -------------------------------------------------------------------------------------
 
-    @rule(pick=PICKS, bookmark=st.booleans(), note=WORDS)
-    def mark(self, pick: int, bookmark: bool, note: str) -> None:
+    @rule(pick=PICKS, bookmark=st.booleans())
+    def mark(self, pick: int, bookmark: bool) -> None:
         node = self.a_node(pick)
         head = self.story.last_action
-        self.story.mark(node, bookmark=bookmark, note=note, tags=["a"])
+        self.story.mark(node, bookmark=bookmark)
         assert (node in self.story.bookmarks()) == bookmark
         if self.story.last_action != head:
             self.acted()

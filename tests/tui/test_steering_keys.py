@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from srbwriter.engine.types import FinishReason
-from srbwriter.session import Context
-from srbwriter.session.prompting import Part
+from srbwriter.session import PromptAccount
+from srbwriter.session.prompting import PromptPart
 from srbwriter.tui.story.context_view import budget
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.steps import footer
@@ -43,14 +43,14 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
 
 def test_neighbours_of_one_source_are_one_row() -> None:
     parts = [
-        Part("story", "a", 0, False),
-        Part("memory", "m", 3, True),
-        Part("story", "b ", 5, True),
-        Part("story", "c", 6, True),
-        Part("note", "n", 2, True),
-        Part("story", "d", 4, True),
+        PromptPart("story", "a", 0, False),
+        PromptPart("memory", "m", 3, True),
+        PromptPart("story", "b ", 5, True),
+        PromptPart("story", "c", 6, True),
+        PromptPart("note", "n", 2, True),
+        PromptPart("story", "d", 4, True),
     ]
-    shown = " ".join(str(budget(Context(parts, 20, 100))).split())
+    shown = " ".join(str(budget(PromptAccount(parts, 20, 100))).split())
     rows = "story 1 word without room", "story 11 tokens", "note 2 tokens", "story 4 tokens"
     for row in rows:
         assert row in shown

@@ -59,7 +59,7 @@ async def test_marks_made_in_the_tree_are_in_the_story(open_bench: OpenBench) ->
         await bench.press("1", "f3")
         node, story = bench.session.node, bench.session.story
         await bench.press("b")
-        assert story.node(node).marks.bookmark
+        assert story.node(node).bookmark
 
 
 async def test_folded_branches_open_and_can_be_binned(open_bench: OpenBench) -> None:

@@ -81,7 +81,7 @@ async def test_arrows_and_tab_choose_the_first_pane(open_bench: OpenBench) -> No
             assert "▌  1 " in visible(bench), "the frame of the chosen pane"
             await bench.choose("bookmark")
             story = bench.session.story
-            assert story.node(bench.session.round.node_of(0)).marks.bookmark
+            assert story.node(bench.session.round.node_of(0)).bookmark
             assert bench.screen.editor.text == bench.session.text()
 
 

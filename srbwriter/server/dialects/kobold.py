@@ -20,9 +20,9 @@ from srbwriter.engine.types import Finished, Request, Stop
 from ..answer import Answer, Written, branch_tokens, encode, finish_reason, problem
 from ..body import Body, read_request, stop_also, with_prompt
 from ..errors import ApiError
-from ..http import Call, Dialect, Row, json_response
+from ..http import Call, Dialect, Endpoint, json_response
 from ..prompts import read_single_prompt, wants_bos
-from ..registry import Record
+from ..registry import RequestRecord
 from ..run import Services
 
 _KINDS = {401: "unauthorized", 404: "not_found", 429: "service_unavailable", 503: "service_unavailable"}
@@ -143,7 +143,7 @@ def tag_of(call: Call) -> str:
     return call.body.text("genkey")[:200]
 
 
-def _latest(call: Call) -> Record | None:
+def _latest(call: Call) -> RequestRecord | None:
     """Return this client's latest request, the latest with its ``genkey`` if it sends one; or None."""
     own = call.services.registry.own(call.client, tag_of(call))
     return own[-1] if own else None
@@ -163,7 +163,7 @@ def abort(call: Call) -> dict[str, str]:
 
 def last_logprobs(call: Call) -> dict[str, Any]:
     record = _latest(call)
-    if record is None or record.live or record.generation.request.logprobs is None:
+    if record is None or record.generation.request.logprobs is None:
         return {"logprobs": None}
     answer = KoboldAnswer(call.body, call.services, record.generation.request)
     return {"logprobs": answer.legacy_logprobs(branch_tokens(call.engine, record.branches[0]))}
@@ -199,23 +199,23 @@ _GENERATE = "prompt!:string memory genkey trim_stop:boolean logprobs:boolean +"
 DIALECT = Dialect(
     "KoboldAI and KoboldCpp",
     (
-        Row("POST /api/v1/generate", generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
+        Endpoint("POST /api/v1/generate", generate,
+            "continuations of a prompt, as KoboldAI and KoboldCpp answer", _GENERATE),
+        Endpoint("POST /api/extra/generate/stream", partial(generate, stream=True), "one token an event",
             _GENERATE),
-        Row("POST /api/extra/generate/stream", partial(generate, stream=True), "one token an event",
-            _GENERATE),
-        Row("POST /api/extra/generate/check", check, "what has been written so far", "genkey"),
-        Row("POST /api/extra/abort", abort, "stop what this client asked for", "genkey"),
-        Row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer",
+        Endpoint("POST /api/extra/generate/check", check, "what has been written so far", "genkey"),
+        Endpoint("POST /api/extra/abort", abort, "stop what this client asked for", "genkey"),
+        Endpoint("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the answer so far",
             "genkey"),
-        Row("POST /api/extra/tokencount", token_count, "a text's tokens, counted",
+        Endpoint("POST /api/extra/tokencount", token_count, "a text's tokens, counted",
             "prompt!:string special:boolean"),
-        Row("GET /api/v1/model", lambda call: {"result": call.services.model_name}, "the model's name"),
-        Row("GET /api/v1/info/version", lambda _: {"result": UNITED}, "the version of this interface"),
-        Row("GET /api/v1/config/max_context_length /api/extra/true_max_context_length",
+        Endpoint("GET /api/v1/model", lambda call: {"result": call.services.model_name}, "the model's name"),
+        Endpoint("GET /api/v1/info/version", lambda _: {"result": UNITED}, "the version of this interface"),
+        Endpoint("GET /api/v1/config/max_context_length /api/extra/true_max_context_length",
             lambda call: {"value": call.engine.n_ctx}, "tokens of prompt and answer together"),
-        Row("GET /api/extra/version", version, "what KoboldCpp this answers as"),
-        Row("GET /api/extra/preloadstory", lambda _: {}, "no story is preloaded"),
-        Row("GET /api/extra/perf", perf, "what runs, and what waits"),
+        Endpoint("GET /api/extra/version", version, "what KoboldCpp this answers as"),
+        Endpoint("GET /api/extra/preloadstory", lambda _: {}, "no story is preloaded"),
+        Endpoint("GET /api/extra/perf", perf, "what runs, and what waits"),
     ),
     error_body,
     prefixes=("/api/",),

@@ -40,7 +40,7 @@ from ..answer import (
 )
 from ..body import Body, read_request, with_prompt
 from ..errors import ApiError, bad
-from ..http import Call, Dialect, Row, json_response
+from ..http import Call, Dialect, Endpoint, json_response
 from ..prompts import fill, put_before, read_chat, read_ids, read_mixed, read_prompts, refuse_media
 from ..run import FINGERPRINT, Services
 from .openai import CHAT, EMBEDDINGS, embeddings
@@ -365,21 +365,21 @@ _STREAM = "stream:boolean stream_options:object"
 DIALECT = Dialect(
     "llama.cpp",
     (
-        Row("GET /health /v1/health", health, "whether the model is ready", public=True),
-        Row("POST /completion /completions", completion, "branches of one or several prompts",
+        Endpoint("GET /health /v1/health", health, "whether the model is ready", public=True),
+        Endpoint("POST /completion /completions", completion, "branches of one or several prompts",
             f"prompt! {_STREAM} n_probs:integer return_tokens:boolean "
             "timings_per_token:boolean post_sampling_probs:boolean "
             "system_prompt:any +"),
-        Row("POST /infill", infill, "text for the gap between two texts",
+        Endpoint("POST /infill", infill, "text for the gap between two texts",
             f"input_prefix! input_suffix! prompt:string {_STREAM} +"),
-        Row("POST /tokenize /v1/tokenize", tokenize, "text as token ids",
+        Endpoint("POST /tokenize /v1/tokenize", tokenize, "text as token ids",
             "content add_special:boolean parse_special:boolean with_pieces:boolean"),
-        Row("POST /detokenize /v1/detokenize", detokenize, "token ids as text", "tokens!:ids"),
-        Row("POST /apply-template", apply_template, "a conversation as one prompt", CHAT),
-        Row("POST /embedding /embeddings", partial(embeddings, native=True), "embeddings of texts",
+        Endpoint("POST /detokenize /v1/detokenize", detokenize, "token ids as text", "tokens!:ids"),
+        Endpoint("POST /apply-template", apply_template, "a conversation as one prompt", CHAT),
+        Endpoint("POST /embedding /embeddings", partial(embeddings, native=True), "embeddings of texts",
             f"content!:prompt {EMBEDDINGS}"),
-        Row("GET /props", props, "the server's settings and the model's"),
-        Row("GET /slots", slots, "what every slot is doing", query="fail_on_no_slot:boolean"),
-        Row("GET /metrics", metrics, "figures for Prometheus"),
+        Endpoint("GET /props", props, "the server's settings and the model's"),
+        Endpoint("GET /slots", slots, "what every slot is doing", query="fail_on_no_slot:boolean"),
+        Endpoint("GET /metrics", metrics, "figures for Prometheus"),
     ),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from srbwriter.engine.types import Finished, NotSupported, Prompt, Request
 from ..answer import Answer, Written, branch_tokens, encode, finish_reason, timings
 from ..body import Body, read_request, stop_also, with_prompt
 from ..errors import ApiError, bad, missing
-from ..http import Call, Dialect, Row, json_response
+from ..http import Call, Dialect, Endpoint, json_response
 from ..prompts import ChatPrompt, fill, read_chat
 from ..run import Services
 
@@ -285,15 +285,15 @@ _COMMON = (
 DIALECT = Dialect(
     "Ollama",
     (
-        Row("GET /", is_running, "a sign of life for clients that ask for no page", public=True,
+        Endpoint("GET /", is_running, "a sign of life for clients that ask for no page", public=True,
             claims=asks_for_no_page, gives_way=True),
-        Row("GET /api/version", lambda _: {"version": VERSION}, "what Ollama this answers as"),
-        Row("GET /api/tags", tags, "the models"),
-        Row("GET /api/ps", running, "the models that are loaded"),
-        Row("POST /api/show", show, "a model by name", "model! stream:boolean"),
-        Row("POST /api/generate", generate, "a text that answers or continues a prompt",
+        Endpoint("GET /api/version", lambda _: {"version": VERSION}, "what Ollama this answers as"),
+        Endpoint("GET /api/tags", tags, "the models"),
+        Endpoint("GET /api/ps", running, "the models that are loaded"),
+        Endpoint("POST /api/show", show, "a model by name", "model! stream:boolean"),
+        Endpoint("POST /api/generate", generate, "a text that answers or continues a prompt",
             f"{_COMMON} prompt:string suffix system raw:boolean"),
-        Row("POST /api/chat", partial(generate, chat=True), "the next message of a conversation",
+        Endpoint("POST /api/chat", partial(generate, chat=True), "the next message of a conversation",
             f"{_COMMON} messages"),
     ),
     error_body,

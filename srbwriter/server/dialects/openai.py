@@ -28,9 +28,9 @@ from ..answer import (
 )
 from ..body import Body, read_request, stop_also, with_prompt
 from ..errors import ApiError, bad, missing, openai_error
-from ..http import Call, Dialect, Row, json_response
+from ..http import Call, Dialect, Endpoint, json_response
 from ..prompts import fill, is_integer, read_chat, read_prompts, refuse_media, wants_bos
-from ..registry import Record
+from ..registry import RequestRecord
 from ..run import FINGERPRINT, Services, words
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class OpenAIAnswer(Answer):
         options = Body(body.mapping("stream_options") or {})
         self._include_usage = self.stream and options.flag("include_usage")
 
-    def begin(self, record: Record) -> None:
+    def begin(self, record: RequestRecord) -> None:
         super().begin(record)
         prefix, kind = ("chatcmpl", "chat.completion") if self._chat else ("cmpl", "text_completion")
         self._head = {
@@ -341,14 +341,14 @@ CHAT = f"messages! {_SWITCHES} logprobs:boolean top_logprobs:integer timings_per
 DIALECT = Dialect(
     "OpenAI",
     (
-        Row("POST /v1/completions", completions,
+        Endpoint("POST /v1/completions", completions,
             "choices for a body with model, stream, echo, logprobs, best_of, suffix or stream_options",
             COMPLETION),
-        Row("POST /v1/chat/completions /chat/completions", chat_completions, "choices for a conversation",
-            CHAT),
-        Row("GET /v1/models /models", models, "the model"),
-        Row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name"),
-        Row("POST /v1/embeddings", embeddings, "embeddings of texts",
+        Endpoint("POST /v1/chat/completions /chat/completions", chat_completions,
+            "choices for a conversation", CHAT),
+        Endpoint("GET /v1/models /models", models, "the model"),
+        Endpoint("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name"),
+        Endpoint("POST /v1/embeddings", embeddings, "embeddings of texts",
             f"input!:prompt model encoding_format dimensions:integer {EMBEDDINGS}"),
     ),
     openai_error,

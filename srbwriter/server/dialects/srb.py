@@ -35,9 +35,9 @@ from srbwriter.engine.verbs import HTTP_VERBS, VERBS
 from ..answer import EVENTS, NATURAL, PING, Answer, finite, token_object
 from ..body import Body, branch_samplings, misspelt, read_n, read_options, read_sampling, read_stop
 from ..errors import ApiError, bad, missing
-from ..http import Call, Dialect, Row
+from ..http import Call, Dialect, Endpoint
 from ..prompts import is_integer, read_ids, read_prompts, read_single_prompt, wants_bos
-from ..registry import Record
+from ..registry import RequestRecord
 from ..run import News, Services
 
 OTHERS_FIELDS = ("model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options")
@@ -263,7 +263,7 @@ USUAL = 10
 # ---- what is written can be steered meanwhile
 
 
-def _counts(record: Record) -> dict[str, int]:
+def _counts(record: RequestRecord) -> dict[str, int]:
     return {
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": record.cached_tokens,
@@ -271,7 +271,7 @@ def _counts(record: Record) -> dict[str, int]:
     }
 
 
-def request_object(record: Record) -> dict[str, Any]:
+def request_object(record: RequestRecord) -> dict[str, Any]:
     """Return what a request and its branches are now."""
     branches = [
         {
@@ -349,16 +349,17 @@ _REQUEST = "/srb/v1/requests/{id}"
 DIALECT = Dialect(
     "Single-request batching",
     (
-        Row("POST /v1/completions", completions, "event lines for a body that has none of these fields",
+        Endpoint("POST /v1/completions", completions, "event lines for a body that has none of these fields",
             _BODY, claims=has_no_other_fields),
-        Row("POST /srb/v1/completions", completions, "n branches of a prompt as events", _BODY,
+        Endpoint("POST /srb/v1/completions", completions, "n branches of a prompt as events", _BODY,
             query="rich:boolean"),
-        Row("POST /srb/v1/next", next_tokens, "what could follow a prompt, and how likely it is",
+        Endpoint("POST /srb/v1/next", next_tokens, "what could follow a prompt, and how likely it is",
             "prompt! k:integer ids:ids"),
-        Row("GET /srb/v1/requests", requests, "requests that are being written"),
-        Row(f"GET {_REQUEST}", lambda call: request_object(call.record()), "a request and its branches"),
-        Row(f"POST {_REQUEST}/cancel", cancel, "stop every branch"),
-        Row(f"POST {_REQUEST}/branches/{{branch}}/{{verb}}", steer, f"steer a branch: {', '.join(_VERBS)}",
+        Endpoint("GET /srb/v1/requests", requests, "requests that are being written"),
+        Endpoint(f"GET {_REQUEST}", lambda call: request_object(call.record()), "a request and its branches"),
+        Endpoint(f"POST {_REQUEST}/cancel", cancel, "stop every branch"),
+        Endpoint(f"POST {_REQUEST}/branches/{{branch}}/{{verb}}", steer,
+            f"steer a branch: {', '.join(_VERBS)}",
             "tokens:integer chars:integer sentences:integer text go_on:boolean +"),
     ),
     error_body,

@@ -18,7 +18,7 @@ from srbwriter.engine.types import Request
 from ..answer import Answer, Written, encode
 from ..body import Body
 from ..errors import ApiError, as_api_error, bad, openai_error
-from ..http import Call, Dialect, Row
+from ..http import Call, Dialect, Endpoint
 from ..prompts import read_ids
 from ..registry import new_id
 from ..run import Services
@@ -60,11 +60,11 @@ _I = "/v1/internal"
 DIALECT = Dialect(
     "text-generation-webui",
     (
-        Row(f"POST {_I}/encode", encode_text, "text as token ids", "text!"),
-        Row(f"POST {_I}/decode", decode, "token ids as text", "tokens!:ids"),
-        Row(f"POST {_I}/token-count", count_text, "how many tokens a text is", "text!"),
-        Row(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
-        Row(f"GET {_I}/model/info", model_info, "the loaded model"),
+        Endpoint(f"POST {_I}/encode", encode_text, "text as token ids", "text!"),
+        Endpoint(f"POST {_I}/decode", decode, "token ids as text", "tokens!:ids"),
+        Endpoint(f"POST {_I}/token-count", count_text, "how many tokens a text is", "text!"),
+        Endpoint(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
+        Endpoint(f"GET {_I}/model/info", model_info, "the loaded model"),
     ),
     openai_error,
 )  # fmt: skip
@@ -176,8 +176,8 @@ async def _answer(socket: WebSocket, services: Services, message: bytes) -> None
 OLDER = Dialect(
     "text-generation-webui's older API",
     (
-        Row("POST /api/v1/token-count", count_prompt, "how many tokens a prompt is", "prompt!:string"),
-        Row("POST /api/v1/stop-stream", stop_stream, "stop what this client asked for"),
+        Endpoint("POST /api/v1/token-count", count_prompt, "how many tokens a prompt is", "prompt!:string"),
+        Endpoint("POST /api/v1/stop-stream", stop_stream, "stop what this client asked for"),
     ),
     kobold.error_body,
 )

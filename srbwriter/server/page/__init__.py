@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.responses import Response
 
 from ..errors import ApiError
-from ..http import Call, Dialect, Row
+from ..http import Call, Dialect, Endpoint
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -39,13 +39,13 @@ def _file(name: str, call: Call) -> Response:
 DIALECT = Dialect(
     "Page and documentation",
     (
-        Row("GET /", partial(_file, "index.html"), "a page to write in", public=True, gives_way=True),
-        Row("GET /page/{file}", lambda call: _file(call.path["file"], call), "files of the pages",
+        Endpoint("GET /", partial(_file, "index.html"), "a page to write in", public=True, gives_way=True),
+        Endpoint("GET /page/{file}", lambda call: _file(call.path["file"], call), "files of the pages",
             public=True),
-        Row("GET /docs", partial(_file, "docs.html"), "this description, to be read", public=True),
-        Row("GET /chat", partial(_file, "chat.html"), "a page to talk in", public=True),
-        Row("GET /completion.js", partial(_file, "completion.js"), "llama() and llamaComplete() for pages",
-            public=True),
-        Row("GET /openapi.json", lambda call: call.services.openapi, "this description", public=True),
+        Endpoint("GET /docs", partial(_file, "docs.html"), "this description, to be read", public=True),
+        Endpoint("GET /chat", partial(_file, "chat.html"), "a page to talk in", public=True),
+        Endpoint("GET /completion.js", partial(_file, "completion.js"),
+            "llama() and llamaComplete() for pages", public=True),
+        Endpoint("GET /openapi.json", lambda call: call.services.openapi, "this description", public=True),
     ),
 )  # fmt: skip

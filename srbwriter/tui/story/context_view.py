@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter.session.prompting import REQUEST, Context
+from srbwriter.session.prompting import REQUEST, PromptAccount
 from srbwriter.story import ROOT
 from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted
@@ -24,7 +24,7 @@ from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
-    from srbwriter.session.prompting import Part
+    from srbwriter.session.prompting import PromptPart
 
 
 _NAMES = {
@@ -54,13 +54,13 @@ class ContextView(Dialog[None]):
         with VerticalScroll():
             yield Static(_text(context))
 
-    def _account(self) -> Context:
+    def _account(self) -> PromptAccount:
         """Return the parts of the prompt; if the prompt is too long, only the error, so that the request can
         be cut."""
         try:
             return self._session.context()
         except ContextError as error:
-            return Context([], 0, 0, frame=str(error), framed=True)
+            return PromptAccount([], 0, 0, frame=str(error), framed=True)
 
     def _put(self, **changes: object) -> bool:
         """Change settings of the whole story; return False if the story refuses."""
@@ -96,7 +96,7 @@ class ContextView(Dialog[None]):
 _ABOUT_REQUEST = "An instruction model reads this in the user's turn, before the story that it answers with."
 
 
-def budget(context: Context) -> Content:
+def budget(context: PromptAccount) -> Content:
     """Return the size of each part, below a sentence about the chat template."""
     share = context.used / context.total if context.total else 0.0
     parts: list[tuple[str, str]] = [
@@ -114,7 +114,7 @@ def budget(context: Context) -> Content:
     return Content.assemble(*parts)
 
 
-def _text(context: Context) -> Content:
+def _text(context: PromptAccount) -> Content:
     parts: list[tuple[str, str]] = []
     for part in _rows(context.parts):
         parts.append((f"\n── {part.source} ──\n", "bold $text-accent"))
@@ -122,7 +122,7 @@ def _text(context: Context) -> Content:
     return Content.assemble(*parts)
 
 
-def _rows(parts: list[Part]) -> list[Part]:
+def _rows(parts: list[PromptPart]) -> list[PromptPart]:
     """Merge neighbouring parts of one source."""
     return [
         replace(

@@ -97,7 +97,7 @@ class TreeScreen(Page[NodeId]):
     def action_bookmark(self) -> None:
         """Bookmark it, to find it later; again to remove the bookmark."""
         if (node := self._own_node()) is not None:
-            self.story.mark(node, bookmark=not self.story.node(node).marks.bookmark)
+            self.story.mark(node, bookmark=not self.story.node(node).bookmark)
             self.view.build(node)
 
     # ---- looking

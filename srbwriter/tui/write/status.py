@@ -10,7 +10,7 @@ from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.loops import repeats
 from srbwriter.session.steering import Steering
-from srbwriter.story.model import NoSuchNode, counted
+from srbwriter.story.model import Refused, counted
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
@@ -117,12 +117,12 @@ def branch_facts(session: Session, index: int, take: int | None = None) -> list[
     if current is None or index >= len(current.branches) or not (node := node_of(session, index)):
         return []
     try:
-        marks = session.story.node(node).marks
-    except NoSuchNode:  # the transaction that created it has just failed
+        bookmark = session.story.node(node).bookmark
+    except Refused:  # the transaction that created it has just failed
         return []
     branch = current.branches[index]
     facts = [
-        "★" if marks.bookmark else "",
+        "★" if bookmark else "",
         f"⌫{branch.bans}" if branch.bans else "",
         "note" if Steering.of(session).note(index) else "",
         "repeats" if repeats(branch) else "",

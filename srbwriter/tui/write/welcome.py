@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, files, library
+from srbwriter.story import Blocked, ReadOnly, Story, StoryError, files, library
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
@@ -73,10 +73,10 @@ def short(why: ReadOnly, file: Path) -> str:
 
 
 def refuse(story: Story) -> None:
-    """Raise ReadOnlyStory with a one-line message if ``story`` is read-only."""
+    """Raise StoryError with a one-line message if ``story`` is read-only."""
     why = story.read_only
     if why is not None:
-        raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
+        raise StoryError(short(why, story.file))
 
 
 async def tell_damage(screen: WriteScreen) -> None:
