@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from textual import events
 from textual.actions import ActionParseResult
@@ -21,7 +21,7 @@ from textual.dom import DOMNode
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
-from srbwriter.config import Settings
+from srbwriter.config import Key, Settings
 from srbwriter.session import Session
 from srbwriter.session.ahead import LookAhead, budget_of
 from srbwriter.session.sampling import RememberedKnobs
@@ -81,6 +81,7 @@ class App(FailingApp):
         self.address = ""  # the address of a server beside the app
         self.notes: list[str] = []  # messages to show once the screen is up
         self._settings, self._beside, self._services = settings, beside, contextlib.ExitStack()
+        self._error_until = -math.inf  # while an error is shown
         self._looks: list[asyncio.Future[None]] = []
         self._own_keys: dict[str, str] | None = None
         self.preferences = Preferences(settings)
@@ -120,6 +121,13 @@ class App(FailingApp):
                 look.set_result(None)
 
     # ---- settings
+
+    def change(self, key: Key[Any], value: Any) -> None:
+        """Change a setting from now on; say why, if the next run will not have the value."""
+        note = self.preferences.put(key, value)
+        self.apply_preferences()
+        if note:
+            self.notify(note)
 
     def apply_preferences(self) -> None:
         """Apply changed settings at once, where possible."""
@@ -206,12 +214,6 @@ class App(FailingApp):
         for theme in found:
             self.register_theme(theme)
 
-    def keep_theme(self, name: str) -> None:
-        """Show a theme from now on."""
-        if note := self.preferences.put(options.THEME, name):
-            self.notify(note)
-        self.show_theme(name)
-
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""
         wanted, before = self.preferences[options.THEME], self.theme
@@ -235,14 +237,22 @@ class App(FailingApp):
         self, message: str, *, title: str = "", severity: SeverityLevel = "information",
         timeout: float | None = None, markup: bool = False,
     ) -> None:  # fmt: skip
-        """Show a message for as long as it takes to read; most hold text of a person, so never as markup."""
+        """Show a message for as long as it takes to read; most hold text of a person, so never as markup.
+
+        It takes the place of the one before, unless that is an error.
+        """
         self.said.append(message)
         seconds = timeout or max(_LEAST_SECONDS, len(message) / _CHARACTERS_A_SECOND)
+        if time.monotonic() > self._error_until:
+            self.clear_notifications()
+        if severity != "information":
+            self._error_until = time.monotonic() + seconds
         super().notify(message, title=title, severity=severity, timeout=seconds, markup=False)
 
     def _tell_notes(self) -> None:
-        while self.notes:
-            self.notify(self.notes.pop(0))
+        if self.notes:
+            self.notify("\n".join(self.notes))
+            self.notes.clear()
 
     def show_title(self, story: str, writing: bool) -> None:
         """Set the title of the terminal window to the story's."""

@@ -77,7 +77,6 @@ def look_ahead(screen: WriteScreen) -> None:
     note = preferences.put(keys.LOOK_AHEAD, mode) or ""
     screen.app.apply_preferences()
     why_not = LookAhead.of(screen.session).why_not
-    screen.app.clear_notifications()  # pressed thrice, it says what holds now
     screen.notify(f"{f'Not now: {why_not}.' if why_not else _AHEAD[mode]} {note}".rstrip())
 
 
@@ -106,11 +105,8 @@ async def colour_tokens(screen: WriteScreen) -> None:
     app = screen.app
     picker = Picker("Colours of words", _COLOURS, at=app.preferences[options.COLOUR_TOKENS])
     if (mode := await app.ask(picker)) is not None:
-        note = app.preferences.put(options.COLOUR_TOKENS, mode)
         screen.session.keep()  # typing must be in the story before its authors are shown
-        app.apply_preferences()
-        if note:
-            screen.notify(note)
+        app.change(options.COLOUR_TOKENS, mode)
 
 
 @command(INSTRUMENTS, "Banned phrases", writes=True)

@@ -125,9 +125,7 @@ def scroll(screen: WriteScreen, pane: BranchPane, number: int) -> None:
 @command(VIEW, "Next layout", anywhere="ctrl+l")
 def layout(screen: WriteScreen) -> None:
     """Put branches below the story, or on its right."""
-    screen.layout_name = "below" if screen.layout_here() == "right" else "right"
-    screen.app.preferences.put(options.LAYOUT, screen.layout_name)
-    screen.rearrange()
+    screen.app.change(options.LAYOUT, "below" if screen.layout_here() == "right" else "right")
 
 
 @command(VIEW, "Write in quiet", anywhere="ctrl+t")
@@ -175,7 +173,7 @@ class _Themes(ThemeProvider):
     @property
     def commands(self) -> list[tuple[str, Callable[[], None]]]:
         app = cast("App", self.app)  # pyright: ignore[reportUnknownMemberType]
-        return [(name, partial(app.keep_theme, name)) for name in sorted(app.available_themes)]
+        return [(name, partial(app.change, options.THEME, name)) for name in sorted(app.available_themes)]
 
 
 @command(VIEW, "Theme")

@@ -157,12 +157,10 @@ def program_rows(screen: WriteScreen) -> Iterable[Row]:
 
     def put(key: Key[Any], text: str | None) -> None:
         try:
-            note = app.preferences.put(key, key.default if text is None else key.read_text(text))
+            value = key.default if text is None else key.read_text(text)
         except ValueError as error:
             raise ValueError(f"{text!r}: expected {key.expected}") from error
-        app.apply_preferences()
-        if note:
-            app.notify(note)
+        app.change(key, value)
 
     for section, heading in SECTIONS.items():
         for key in app.preferences.table.section(section):

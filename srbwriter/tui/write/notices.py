@@ -29,8 +29,7 @@ class Notices:
         """Show what is new since the last call."""
         screen, session, story = self._screen, self._session, self._session.story
         if self._is_new("notes", session.loader.notes):  # of what was reduced for lack of memory
-            for note in session.loader.notes:
-                screen.notify(note)
+            screen.notify("\n".join(session.loader.notes))
         error = session.engine_error
         if self._is_new("error", error) and error is not None:
             words = str(error)
