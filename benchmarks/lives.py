@@ -27,7 +27,7 @@ from tests.fakes.short_model import short_model
 KINDS = {"attention": None, "sliding": make_gemma, "hybrid": make_jamba, "recurrent": make_mamba}
 TIERS = (0, 0, 4096, 16384, 65536, 1 << 20, 4 << 20, None)
 PROMPTS = ("Once upon a time,", "Once upon a time, a fox.", "The king", "Ben had a red ball. He was glad. ")
-VERBS = ("reroll", "rewind", "extend", "append", "kill", "pause", "resume", "add_branch", "cancel", "promote")
+VERBS = ("reroll", "rewind", "extend", "kill", "pause", "resume", "add_branch", "cancel", "promote")
 
 
 def load(chance: random.Random, kind: str, file: Path) -> Engine:
@@ -56,8 +56,6 @@ def steer(chance: random.Random, generation: Generation) -> None:
     verb, branch = chance.choice(VERBS), chance.choice(generation.branches)
     if verb == "extend":
         branch.extend(chance.randint(1, 30))
-    elif verb == "append":
-        branch.append(" and")
     elif verb == "rewind":
         branch.rewind(tokens=chance.randint(1, 20))
     elif verb != "add_branch" or len(generation.branches) < 4:

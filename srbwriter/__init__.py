@@ -26,21 +26,12 @@ if sys.platform == "win32":
 __all__ = ["Engine", "Request", "Sampling", "Session", "Story", "__version__"]
 
 _HOME = {
-    "Engine": "srbwriter.engine",
-    "Request": "srbwriter.engine",
-    "Sampling": "srbwriter.engine",
-    "Session": "srbwriter.session",
-    "Story": "srbwriter.story",
-}
+    "Engine": "srbwriter.engine", "Request": "srbwriter.engine", "Sampling": "srbwriter.engine",
+    "Session": "srbwriter.session", "Story": "srbwriter.story",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return getattr(import_module(_HOME[name]), name)

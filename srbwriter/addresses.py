@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 
 def normal_address(text: str) -> str:
@@ -11,12 +11,9 @@ def normal_address(text: str) -> str:
     Raises ValueError for a text that is no address of an HTTP server.
     """
     written = text.strip()
-    parts = urlsplit(written if "://" in written else f"http://{written}")  # raises for half a bracket
-    if parts.scheme not in ("http", "https") or not parts.hostname or not _may_be_a_port(parts):
+    # urlsplit raises for half a bracket, and port for one that is no number or too large
+    parts = urlsplit(written if "://" in written else f"http://{written}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError(written)
     path = parts.path.rstrip("/").removesuffix("/v1")
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-
-
-def _may_be_a_port(parts: SplitResult) -> bool:
-    return parts.port != 0  # raises if it is not a number, or too large

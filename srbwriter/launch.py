@@ -12,25 +12,24 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, get_args
 
 from srbwriter import paths
-from srbwriter.config import ConfigError, Key, Setting, Settings, Table, keys, remember
+from srbwriter.config import ConfigError, Key, Setting, Settings, keys
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
 from srbwriter.engine.cores import count_cores
 from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.parameters import OF_SAMPLING, OF_STOP, Parameter
-from srbwriter.engine.types import EngineOptions, ModelError, ModelInfo, Sampling, Stop, Together
+from srbwriter.engine.types import EngineOptions, ModelInfo, Sampling, Stop, Together
 from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
-    from srbwriter.models import Header, Machine, Need, Run, Wanted
-    from srbwriter.models.fit import Gpu, Placement
-    from srbwriter.models.pull import Progress
+    from srbwriter.models import Header, Machine, Need
+    from srbwriter.models.fit import Gpu, Placement, Run
 
 
 T = TypeVar("T")
@@ -80,117 +79,19 @@ def _phrase(sentence: str) -> str:
     return begun.rstrip(".")
 
 
-REMOTE_KEYS: tuple[Key[Any], ...] = (keys.HF_REPO, keys.MODEL_URL)
-"""Settings that name a model of the net."""
-
-
-def model_key(settings: Settings) -> Key[Any] | None:
-    """Return the setting that says which model, if one does. Raises ConfigError for two in one place."""
-    ranks = {
-        key: get_args(Source).index(settings.source(key))
-        for key in (keys.MODEL, *REMOTE_KEYS)
-        if settings[key] is not None
-    }
-    nearest = [key for key, rank in ranks.items() if rank == min(ranks.values())]
-    if len(nearest) > 1:
-        names = " and ".join(key.name for key in nearest)
-        raise ConfigError(f"{names} both say which model — give one of them")
-    return nearest[0] if nearest else None
-
-
 def model_path(settings: Settings) -> Path:
-    """Return the model file to load: the one named, or fetched before, or the bundled one.
-
-    Raises ModelError for one that is to be fetched first, see :func:`fetch_model`, and ConfigError.
-    """
-    key = model_key(settings)
-    if key is None:
+    """Return the model file to load: the one named, also one of a folder of models, or the bundled one."""
+    named = settings[keys.MODEL]
+    if named is None:
         from srbwriter.demo import bundled_model
 
         return bundled_model()
-    if key is keys.MODEL:
-        named = cast(Path, settings[keys.MODEL])
-        if named.is_dir():
-            return only_model(named)
-        if not named.exists():
-            from srbwriter.models import ModelsError, find
+    if not named.exists():
+        from srbwriter.models import ModelsError, find
 
-            with suppress(ModelsError):  # else see missing_model
-                return find(named.name)  # a settings file puts its folder before a mere name
-        return named
-    if (file := _fetched(settings, key)) is None:
-        named = str(settings[key])
-        raise ModelError(named, "it is not on this machine yet", f"fetch it: srbwriter models pull {named}")
-    return file
-
-
-def remember_model(table: Table, file: Path | None) -> None:
-    """Write with the model at ``file`` from the next start on, or with the bundled one. Raises OSError."""
-    remember(table, {keys.MODEL: file, keys.HF_REPO: None, keys.MODEL_URL: None})
-
-
-def missing_model(settings: Settings) -> ModelError | None:
-    """Return an error for a model file that is named and not there: where it is named, and what to do."""
-    if model_key(settings) is not keys.MODEL or (path := model_path(settings)).exists():
-        return None
-    place, cure = settings.place(keys.MODEL), "`srbwriter models` lists those there are"
-    if settings.source(keys.MODEL) == "file":
-        place = f"{keys.MODEL.name} in {place}"
-    elif settings.source(keys.MODEL) == "remembered":
-        place, cure = "`srbwriter models use`", "choose another with it, or `srbwriter models forget`"
-    return ModelError(str(path), f"no such file, named by {place}", cure)
-
-
-def only_model(folder: Path) -> Path:
-    """Return the one model in a folder; its first file where it is split. Raises ModelError."""
-    from srbwriter.models import is_model, parts_of
-
-    files = sorted((file for file in folder.iterdir() if is_model(file.name)), reverse=True)
-    found = sorted({parts_of(file.name).stem: file for file in files}.values())
-    if not found:
-        raise ModelError(str(folder), "no model is in this folder", "name a folder with a GGUF file")
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found[:8])
-        raise ModelError(str(folder), f"several models are in this folder: {names}", "name one of the files")
-    return found[0]
-
-
-def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
-    """Return the path of a downloaded model; None if it is not on this machine. Raises ModelError."""
-    from srbwriter.models import ModelsError, pulled, url_file
-
-    try:
-        if key is keys.HF_REPO:
-            return pulled(_wanted(settings))
-        file = url_file(paths.models_dir(), str(settings[keys.MODEL_URL]))
-        return file if file.exists() else None
-    except ModelsError as error:
-        raise ModelError(str(settings[key]), str(error), "correct it") from error
-
-
-def fetch_model(settings: Settings, progress: Progress) -> None:
-    """Bring the model that the settings name, unless it is here or is none of the net.
-
-    Raises ModelsError.
-    """
-    key = model_key(settings)
-    if key is None or key is keys.MODEL or elsewhere(settings) or _fetched(settings, key) is not None:
-        return
-    from srbwriter.models import pull
-
-    if key is keys.MODEL_URL:
-        pull.fetch_url(str(settings[key]), progress)
-    else:
-        pull.fetch(pull.plan(_wanted(settings), lambda header: model_run(settings, header)), progress)
-
-
-def _wanted(settings: Settings) -> Wanted:
-    """Return the repository that the settings name, and what of it. Raises ModelsError."""
-    from srbwriter.models import Wanted
-
-    wanted = Wanted.parse(str(settings[keys.HF_REPO]))
-    file = settings[keys.HF_FILE]
-    return Wanted(wanted.repo, file) if file else wanted
+        with suppress(ModelsError):  # else the load says so
+            return find(named.name)  # a settings file puts its folder before a mere name
+    return named
 
 
 class Values(Protocol):
@@ -203,16 +104,13 @@ def model_need(settings: Values, header: Header | None, size: int) -> Need:
     """Return the memory that a model of ``size`` bytes takes with these settings."""
     from srbwriter.models import need
 
-    return need(header, size, model_run(settings, header))
-
-
-def model_run(settings: Values, header: Header | None = None) -> Run:
-    """Return how a model would be run, as far as the estimate of its memory goes."""
     options = engine_options(settings)
-    return _run(options, window_and_cells(options.n_ctx, header.context if header else 0)[1])
+    cells = window_and_cells(options.n_ctx, header.context if header else 0)[1]
+    return need(header, size, _run(options, cells))
 
 
 def _run(options: EngineOptions, cells: int) -> Run:
+    """Return how a model is run, as far as its memory goes."""
     from srbwriter.models.fit import DEFAULT_BATCH, Run
 
     value_type, flash = options.cache_type_v, options.flash_attn
@@ -236,7 +134,8 @@ def fit_options(
         return options, ()
     fitted = replace(options, n_ctx=placement.n_ctx if options.n_ctx is None else options.n_ctx)
     if gpus(devices) and options.gpu_layers is None:
-        fitted = replace(fitted, gpu_layers=placement.gpu_layers, tensor_split=placement.split)
+        split = options.tensor_split or placement.split
+        fitted = replace(fitted, gpu_layers=placement.gpu_layers, tensor_split=split)
     return fitted, placement.notes
 
 
@@ -248,11 +147,10 @@ def placement_of(path: Path, options: EngineOptions, devices: Sequence[Device]) 
     if model.header is None:
         return None
     window, cells = window_and_cells(None, model.header.context)
-    flash = options.flash_attn != "off"
-    wish = fit.Wish(
-        window, _run(options, cells), options.gpu_layers, options.n_ctx, options.tensor_split, flash
-    )
-    return fit.place(model.header, model.size, wish, _gpus(devices), fit.free_memory())
+    return fit.place(
+        model.header, model.size, _run(options, cells), _gpus(devices), fit.free_memory(), window=window,
+        gpu_layers=options.gpu_layers, n_ctx=options.n_ctx,
+    )  # fmt: skip
 
 
 def _gpus(devices: Sequence[Device]) -> list[Gpu]:
@@ -264,10 +162,10 @@ def _gpus(devices: Sequence[Device]) -> list[Gpu]:
 def this_machine(settings: Values) -> Machine:
     """Return what models have to get along with on this machine."""
     from srbwriter.engine.native.devices import read_devices
-    from srbwriter.models import Machine, memory, memory_budget
+    from srbwriter.models import Machine, memory
 
     devices = [] if settings[keys.GPU_LAYERS] == 0 else read_devices()
-    return Machine(memory(), memory_budget(), tuple(_gpus(devices)), settings[keys.THREADS] or count_cores())
+    return Machine(memory(), tuple(_gpus(devices)), settings[keys.THREADS] or count_cores())
 
 
 _SAME: tuple[Key[Any], ...] = (
@@ -285,9 +183,8 @@ def engine_options(settings: Values) -> EngineOptions:
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
         n_ubatch=settings[keys.UBATCH_SIZE],
-        numa=settings[keys.NUMA] or "",
         host_bytes=None if cache_ram is None else cache_ram << 20,
-        disk_dir=str(paths.states_dir()) if settings[keys.CACHE_DISK] else None,
+        disk_dir=str(paths.cache_dir() / "states") if settings[keys.CACHE_DISK] else None,
         disk_bytes=settings[keys.CACHE_DISK] << 20,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
@@ -297,16 +194,15 @@ def engine_options(settings: Values) -> EngineOptions:
 
 
 def scaled_files(entries: Sequence[str]) -> tuple[tuple[str, float], ...]:
-    """Return files and how much of each, from ``FILE``, ``FILE:SCALE`` or several with commas between."""
+    """Return files and how much of each, from ``FILE`` or ``FILE:SCALE``."""
     found: list[tuple[str, float]] = []
     for entry in entries:
-        for part in [entry] if paths.expanded(entry).exists() else filter(None, entry.split(",")):
-            name, _, scale = part.rpartition(":")
-            try:
-                whole = not name or paths.expanded(part).exists()
-                found.append((part, 1.0) if whole else (name, float(scale)))
-            except ValueError:
-                found.append((part, 1.0))
+        name, _, scale = entry.rpartition(":")
+        try:
+            whole = not name or paths.expanded(entry).exists()
+            found.append((entry, 1.0) if whole else (name, float(scale)))
+        except ValueError:
+            found.append((entry, 1.0))
     return tuple(found)
 
 
@@ -316,17 +212,14 @@ def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = F
     It is the model at ``path``, by default the one that the settings name. ``in_app`` also
     writes past the end where the model ends its stories too soon.
     """
-    from srbwriter.models.suited import Suited, suited_to_file
+    from srbwriter.models.suited import ENDLESS, suited_to_file
 
-    own = Suited()
-    with suppress(ModelError):  # there is no such file: the load says so
-        if path is not None or not elsewhere(settings):
-            own = suited_to_file(path or model_path(settings))
-    suited = {f"sampling.{name}": value for name, value in own.sampling.items()}
-    if in_app and own.writes_on:
-        suited["generation.ignore_eos"] = True
-    defaults = {name: Setting(value, "of this model") for name, value in suited.items()}
-    return settings.with_defaults(defaults)
+    found: dict[str, Setting] = {}
+    if path is not None or not elsewhere(settings):
+        for name, value in suited_to_file(path or model_path(settings)).items():
+            if in_app or name != ENDLESS:
+                found[name] = Setting(value, "of this model")
+    return settings.with_defaults(found)
 
 
 def fields_of_model(settings: Settings) -> frozenset[str]:
@@ -368,34 +261,28 @@ def _fields(settings: Settings, record: str) -> dict[str, Any]:
 
 
 def elsewhere(settings: Settings) -> bool:
-    """Whether the model runs elsewhere, and is none of this machine's files."""
-    if not settings[keys.CONNECT]:
-        return False
-    named = model_key(settings)
-    if named is None:
-        return True
-    order = get_args(Source)  # what was said nearer to this start wins
-    return order.index(settings.source(keys.CONNECT)) <= order.index(settings.source(named))
+    """Whether the model runs elsewhere, and is none of this machine's files: what was said nearer wins."""
+    if not settings[keys.CONNECT] or settings[keys.MODEL] is None:
+        return bool(settings[keys.CONNECT])
+    order = get_args(Source)
+    return order.index(settings.source(keys.CONNECT)) <= order.index(settings.source(keys.MODEL))
 
 
 def remote_options(settings: Settings, notify: Callable[[str], None] | None = None) -> RemoteOptions:
     """Return the options of a remote engine; ``notify`` is called for each failed attempt.
 
-    Raises ConfigError for a key file that cannot be read, and for settings that a remote engine does not
-    take.
+    Raises ConfigError for settings that a remote engine does not take.
     """
     from srbwriter.engine.remote.options import RemoteOptions
 
-    refuse_elsewhere(settings, keys.LORA)
-    key, file = settings[keys.CONNECT_KEY], settings[keys.CONNECT_KEY_FILE]
-    if key is None and file is not None:
-        try:
-            key = paths.expanded(file).read_text("utf-8").partition("\n")[0].strip()
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
+    if settings[keys.LORA] and settings.source(keys.LORA) in ("flag", "environment"):  # given for this start
+        raise ConfigError(
+            f"{keys.LORA.name} ({keys.LORA.flags[0]}) is for a model that runs here, and with --connect it "
+            "runs elsewhere: leave it out, and give it to the server there"
+        )
     return RemoteOptions(
         url=settings[keys.CONNECT] or "",
-        key=key or "",
+        key=settings[keys.CONNECT_KEY] or "",
         dialect=settings[keys.DIALECT],
         model=settings[keys.CONNECT_MODEL] or "",
         n_ctx=settings[keys.CTX_SIZE],
@@ -404,19 +291,6 @@ def remote_options(settings: Settings, notify: Callable[[str], None] | None = No
         verify=settings[keys.CONNECT_VERIFY],
         notify=notify,
     )
-
-
-def refuse_elsewhere(settings: Settings, *rows: Key[Any]) -> None:
-    """Raises ConfigError for a setting about a model of this machine that was given for this very start.
-
-    What a settings file says beside is for the starts without ``--connect``.
-    """
-    for row in rows:
-        if settings[row] and settings.source(row) in ("flag", "environment"):
-            raise ConfigError(
-                f"{row.name} ({row.flags[0]}) is for a model that runs here, and with --connect it runs "
-                f"elsewhere: leave it out, and give it to the server there"
-            )
 
 
 def loader(
@@ -432,28 +306,7 @@ def loader(
 
         return RemoteLoader(remote_options(settings, notify))
     options = replace(engine_options(settings), nice=nice)
-    if (error := missing_model(settings)) is None:
-        return EngineLoader(model_path(settings), options, fit=fit_options, notify=notify)
-
-    def fail(path: object, options: object, /, *, on_progress: object) -> NoReturn:
-        raise error
-
-    return EngineLoader(model_path(settings), options, fail)
-
-
-def check_models(settings: Settings) -> None:
-    """Check the headers of the model and of the files loaded beside it. Raises ModelError."""
-    from srbwriter.engine.model_files import check_headers
-    from srbwriter.models import look_at
-
-    if elsewhere(settings):  # then adapters are refused, or are for other starts
-        return
-    if (error := missing_model(settings)) is not None:
-        raise error
-    path, options = model_path(settings), engine_options(settings)
-    check_headers(path, [paths.expanded(name) for name, _ in options.lora])
-    if problem := look_at(path).problem:  # of several files one may be missing
-        raise ModelError(str(path), problem, "download or convert it again")
+    return EngineLoader(model_path(settings), options, fit=fit_options, notify=notify)
 
 
 def model_name(info: ModelInfo) -> str:
@@ -463,6 +316,6 @@ def model_name(info: ModelInfo) -> str:
 
 def model_hint(settings: Settings) -> str | None:
     """Say in one line how to use another model than the bundled one."""
-    if model_key(settings) is not None or elsewhere(settings):
+    if settings[keys.MODEL] is not None or elsewhere(settings):
         return None
     return "this is the small bundled model; for a bigger one, -m FILE or `srbwriter models recommended`"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import faulthandler
 import logging
 import platform
-import sys
 import time
 import traceback
 from io import TextIOWrapper
@@ -53,13 +52,16 @@ def start(level: str = "info") -> str | None:
     Returns:
         None, or why there is no log in words; a folder that cannot be written never stops the program.
     """
-    global _handler
+    global _handler, _faults
     stop()
+    complaint = None
     try:
         paths.make_folder(paths.log_dir())
         _handler = _OwnFile(paths.log_file(), maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8")
-        _watch_faults()
-        complaint = None
+        if not faulthandler.is_enabled():  # otherwise the parent process watches already
+            # It stays open: a crash cannot open files.
+            _faults = open(fault_file(), "a", encoding="utf-8", opener=paths.open_own)  # noqa: SIM115
+            faulthandler.enable(_faults)
     except OSError as error:
         _handler = logging.NullHandler()  # without any, Python would print warnings over the screen
         complaint = f"no log is kept: {paths.log_file()}: {error.strerror}"
@@ -90,26 +92,12 @@ def fault_file() -> Path:
     return paths.log_dir() / "faults.log"
 
 
-def _watch_faults() -> None:
-    global _faults
-    if not faulthandler.is_enabled():  # otherwise the parent process watches already
-        # It stays open: a crash cannot open files.
-        _faults = open(fault_file(), "a", encoding="utf-8", opener=paths.open_own)  # noqa: SIM115
-        faulthandler.enable(_faults)
-
-
 def write_crash_report(error: BaseException) -> Path | None:
     """Write ``error`` with its stack into a file of its own; None if even that is impossible."""
     from srbwriter.version import __version__
 
-    report = "\n".join(
-        (
-            f"srbwriter {__version__}, Python {platform.python_version()}, {platform.platform()}",
-            f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}, {Path(sys.argv[0]).name}",
-            "",
-            "".join(traceback.format_exception(error)),
-        )
-    )
+    head = f"srbwriter {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    report = "\n".join((head, time.strftime("%Y-%m-%d %H:%M:%S %z"), *traceback.format_exception(error)))
     file = paths.log_dir() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
     try:
         paths.write_atomic(file, report.encode("utf-8", "replace"))

@@ -6,46 +6,37 @@ path of a folder without creating it; the code that writes into it creates it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from platformdirs.api import PlatformDirsABC
+from typing import Literal
 
 
-def _platform_dirs() -> PlatformDirsABC:
+def _folder(kind: Literal["config", "data", "state", "cache"]) -> Path:
     from platformdirs import PlatformDirs  # costs as much as the rest of a short command's start
 
-    return PlatformDirs("srbwriter", appauthor=False)
+    return Path(getattr(PlatformDirs("srbwriter", appauthor=False), f"user_{kind}_dir"))
 
 
 def config_dir() -> Path:
     """The writer's own settings; the program only ever reads here."""
-    return _platform_dirs().user_config_path
+    return _folder("config")
 
 
 def data_dir() -> Path:
     """What the writer would miss: stories and models."""
-    return _platform_dirs().user_data_path
+    return _folder("data")
 
 
 def state_dir() -> Path:
     """What the program remembers between runs: overlay, logs, backups, locks."""
-    return _platform_dirs().user_state_path
+    return _folder("state")
 
 
 def cache_dir() -> Path:
     """What can be deleted at any time."""
-    return _platform_dirs().user_cache_path
-
-
-def states_dir() -> Path:
-    """What models made of texts they have read, so that they need not read them again."""
-    return cache_dir() / "states"
+    return _folder("cache")
 
 
 def config_file() -> Path:
@@ -85,12 +76,12 @@ def models_dir() -> Path:
     return data_dir() / "models"
 
 
-OWN_FILE, OWN_FOLDER = 0o600, 0o700
-"""The modes of the program's own files and folders: only their owner can read them."""
+OWN_FILE = 0o600
+"""The mode of the program's own files: only their owner can read them."""
 
 
 def open_own(name: str, flags: int) -> int:
-    """Open a file of the program's own: the ``opener`` of :func:`open`."""
+    """Open a file that only its owner can read: the ``opener`` of :func:`open`."""
     return os.open(name, flags, OWN_FILE)
 
 
@@ -99,32 +90,9 @@ def make_folder(folder: Path) -> None:
 
     One that is there keeps its mode.
     """
-    try:
-        folder.mkdir(OWN_FOLDER)
-    except FileNotFoundError:
+    if not folder.is_dir():
         make_folder(folder.parent)
-        folder.mkdir(OWN_FOLDER, exist_ok=True)
-    except OSError:
-        if not folder.is_dir():
-            raise
-
-
-def tighten_folders() -> None:
-    """Close the program's own folders to other users; earlier versions made them readable for all.
-
-    A folder that is a link, another user's, or open to a group alone was set up so by a person, and stays.
-    """
-    for folder in (library_dir(), backup_dir(), state_dir(), cache_dir()):
-        if not folder.is_symlink():
-            tighten(folder, OWN_FOLDER)
-
-
-def tighten(path: Path, mode: int) -> None:
-    """Give ``path`` the mode ``mode`` if everybody could read or enter it, and it is ours."""
-    with contextlib.suppress(OSError):
-        status = path.stat()
-        if status.st_mode & 0o007 and status.st_uid == os.getuid():
-            path.chmod(mode)
+        folder.mkdir(0o700, exist_ok=True)
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
@@ -163,10 +131,8 @@ def write_atomic(path: Path, data: bytes) -> None:
     try:
         write_durable(temporary, data, open_own)
         replace_durably(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_durable(path: Path, data: bytes, opener: Callable[[str, int], int] | None = None) -> None:
@@ -180,14 +146,10 @@ def write_durable(path: Path, data: bytes, opener: Callable[[str, int], int] | N
 def replace_durably(temporary: Path, path: Path) -> None:
     """Give a file the name of another in its folder, whose place it takes. Raises OSError."""
     os.replace(temporary, path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` durable where the system can open folders."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError:
+        pass  # a file system that cannot do this for folders
+    finally:
+        os.close(folder)

@@ -46,8 +46,8 @@ def test_no_module_is_too_long() -> None:
 
 
 SHARED_NAMES = {
-    "Call", "Cancelled", "Chapter", "Command", "Dialect", "Generation", "Node", "Plan", "Progress", "Record",
-    "Row", "Settings", "State", "Tokens",
+    "Call", "Cancelled", "Chapter", "Command", "Dialect", "Generation", "Node", "Part", "Plan", "Progress",
+    "Record", "Row", "Settings", "State", "Tokens",
 }  # fmt: skip
 """Names that two rooms still have for different things. None is added."""
 
@@ -102,6 +102,12 @@ def test_the_lock_file_has_a_version_of_all_that_is_declared() -> None:
     assert len(declared) > 40
     for wanted in declared:
         assert wanted.name == "srbwriter" or locked[wanted.name] in wanted.specifier, wanted
+
+
+@pytest.mark.parametrize("file", [".github/workflows/check.yml", ".github/workflows/release.yml", "justfile"])
+def test_every_python_that_is_promised_is_tried(file: str) -> None:
+    promised = re.findall(r":: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+    assert {*re.findall(r"3\.\d\d", (ROOT / file).read_text("utf-8"))} == {*promised}
 
 
 def test_no_room_has_more_lines_than_the_table_of_rooms_says() -> None:

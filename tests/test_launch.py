@@ -14,7 +14,7 @@ import pytest
 
 from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
-from srbwriter.config import ConfigError, Key, Settings, keys, load
+from srbwriter.config import Key, Settings, keys, load
 from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Device
 from srbwriter.engine.remote.options import RemoteOptions
@@ -28,7 +28,7 @@ def settings(**flags: Any) -> Settings:
 
 def test_without_settings_the_engines_own_defaults_hold() -> None:
     options = launch.engine_options(settings())
-    assert options.disk_dir == str(paths.states_dir())
+    assert options.disk_dir == str(paths.cache_dir() / "states")
     assert replace(options, disk_dir=None) == EngineOptions()
     assert launch.sampling(settings()) == Sampling()
     assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
@@ -38,7 +38,7 @@ ELSEWHERE = {
     key.name: value
     for key, value in (
         (keys.CONNECT, "http://a:1"), (keys.DIALECT, "vllm"),
-        (keys.CONNECT_KEY, "secret"), (keys.CONNECT_KEY_FILE, Path("key")), (keys.CONNECT_MODEL, "big"),
+        (keys.CONNECT_KEY, "secret"), (keys.CONNECT_MODEL, "big"),
         (keys.CONNECT_VERIFY, False),
     )
 }  # fmt: skip
@@ -60,7 +60,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.batch_size": 64,
         "model.ubatch_size": 32,
         "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
-        "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
+        "model.mlock": True, "model.mmap": False, "model.flash_attn": "off",
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,
         "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
         "model.pooling": "last",
@@ -71,16 +71,16 @@ def test_every_model_setting_reaches_the_engine() -> None:
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
     assert untouched == {"max_sequences", "logits_rows", "step_seconds", "nice"}
     model_rows = {key.name for key in every_key().section("model")} - {
-        keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name, *ELSEWHERE
+        keys.MODEL.name, *ELSEWHERE
     }  # fmt: skip
     assert model_rows <= set(said), "a new row needs its place in engine_options and here"
 
 
 def test_files_of_adapters_may_say_how_much_of_each(tmp_path: Path) -> None:
-    odd = tmp_path / "a:2,b.gguf"
+    odd = tmp_path / "a:2"
     odd.touch()
-    assert launch.scaled_files(["a.gguf", "b.gguf:0.5,c.gguf:-1", "d:x.gguf", str(odd)]) == (
-        ("a.gguf", 1.0), ("b.gguf", 0.5), ("c.gguf", -1.0), ("d:x.gguf", 1.0), (str(odd), 1.0)
+    assert launch.scaled_files(["a.gguf", "b.gguf:0.5", "d:x.gguf", str(odd)]) == (
+        ("a.gguf", 1.0), ("b.gguf", 0.5), ("d:x.gguf", 1.0), (str(odd), 1.0)
     )  # fmt: skip
 
 
@@ -171,9 +171,6 @@ def test_a_missing_model_is_an_error_in_words() -> None:
     loader = launch.loader(settings(model__path=paths.models_dir() / "none.gguf"))
     with pytest.raises(ModelError, match="none.gguf"):
         loader.wait(60)
-    for said in ({"model__hf_repo": "o/r"}, {"model__url": "http://h/m.gguf"}):
-        with pytest.raises(ModelError, match="not on this machine yet — fetch it: srbwriter models pull"):
-            launch.model_path(settings(**said))
 
 
 def test_only_the_bundled_model_comes_with_a_hint() -> None:
@@ -182,7 +179,7 @@ def test_only_the_bundled_model_comes_with_a_hint() -> None:
 
 
 def test_which_model_is_used() -> None:
-    """The one named, in the folder of models too; one fetched before, without a network; the bundled one."""
+    """The one named, in the folder of models too; the bundled one."""
     assert launch.model_path(settings()) == bundled_model()
     named = settings(model__path=Path("novelist.gguf"))
     assert launch.model_path(named) == Path("novelist.gguf")
@@ -191,27 +188,18 @@ def test_which_model_is_used() -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     assert launch.model_path(named) == mine
-    for said in ({"model__hf_repo": "o/r"}, {"model__hf_repo": "o/r", "model__hf_file": "m-Q4_0.gguf"}):
-        assert launch.model_path(settings(**said)) == fetched
-        launch.fetch_model(settings(**said), lambda name, done, total: None)
     assert launch.model_path(settings(model__path=Path("m-Q4_0"))) == fetched
     paths.config_dir().mkdir(parents=True)
     paths.config_file().write_text('[model]\npath = "novelist.gguf"\n', "utf-8")
     assert launch.model_path(settings()) == mine
 
 
-def test_the_nearer_setting_names_the_model() -> None:
-    said = load(every_key(), {"model.path": bundled_model()}, {"SRBWRITER_MODEL_HF_REPO": "o/r"})
-    assert launch.model_path(said) == bundled_model()
-    with pytest.raises(ConfigError, match="model.path and model.hf_repo both say which model"):
-        launch.model_path(settings(model__path=bundled_model(), model__hf_repo="o/r"))
-
-
 def test_the_estimate_follows_the_settings() -> None:
     from srbwriter.models import Header
 
-    header = Header("llama", context=4096)
-    assert launch.model_run(settings(), header).cells == 4096 + 4096
+    header = Header("llama", context=4096, layers=1, width=64, heads=1, kv_widths=((64, 64),))
+    plain = launch.model_need(settings(), header, 0)
+    assert plain.cache == (4096 + 4096) * 2 * 64 * 2
     said = settings(model__ctx_size=1024, model__cache_type_v="q8_0", model__ubatch_size=64)
-    run = launch.model_run(said, header)
-    assert (run.cells, run.value_type, run.flash_attention, run.batch) == (1024, "q8_0", True, 64)
+    less = launch.model_need(said, header, 0)
+    assert less.cache == 1024 * 64 * (16 + 8.5) / 8 and less.compute < plain.compute / 8

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.prose import (
-    LineScanner,
-    ParagraphScanner,
     Scanner,
-    SentenceScanner,
     Unit,
     last_sentence_start,
     unit_ends,
@@ -33,8 +31,8 @@ def cut(text: str, ends: list[int]) -> list[str]:
 
 def test_paragraph_ends() -> None:
     text = "\n\none\ntwo\n \nthree\n\n\n\nfour \n"
-    assert cut(text, ParagraphScanner().feed(text)) == ["\n\none\ntwo", "\n \nthree", "\n\n\n\nfour \n"]
-    assert not ParagraphScanner().feed(" \n\n ")
+    assert cut(text, Scanner("paragraph").feed(text)) == ["\n\none\ntwo", "\n \nthree", "\n\n\n\nfour \n"]
+    assert not Scanner("paragraph").feed(" \n\n ")
 
 
 def test_word_ends() -> None:
@@ -93,12 +91,12 @@ def test_dropping_sentences_one_by_one_is_dropping_them_together(text: str, coun
     assert rest == text[: last_sentence_start(text, count)]
 
 
-scanners = st.sampled_from([LineScanner, ParagraphScanner, SentenceScanner])
+scanners = st.sampled_from(["line", "paragraph", "sentence"])
 
 
 @given(prose, st.lists(st.integers(0, 60), max_size=12), scanners)
-def test_how_a_text_is_cut_up_does_not_matter(text: str, cuts: list[int], kind: type[Scanner]) -> None:
-    whole, parts = kind(), kind()
+def test_how_a_text_is_cut_up_does_not_matter(text: str, cuts: list[int], unit: Any) -> None:
+    whole, parts = Scanner(unit), Scanner(unit)
     at = [0, *sorted(min(c, len(text)) for c in cuts), len(text)]
     found = [end for a, b in pairwise(at) for end in parts.feed(text[a:b])]
     assert found == list(whole.feed(text))

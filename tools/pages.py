@@ -260,8 +260,11 @@ def verbs() -> str:
     return table("| Verb | What it does | Fields | When it has an effect |", "|---|---|---|---|", rows)
 
 
+_IDS = ("begin", "without")
+
+
 def _fields(arguments: Iterable[Argument]) -> str:
-    names = [argument.field or argument.name for argument in arguments if "ids" not in argument.kinds]
+    names = [argument.field or argument.name for argument in arguments if argument.name not in _IDS]
     settings = {"sampling": "any sampler", "stop": "any stop rule"}
     return ", ".join(settings.get(name) or f"`{name}`" for name in names) or "–"
 

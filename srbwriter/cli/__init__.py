@@ -14,7 +14,6 @@ import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.table import every_key
@@ -96,7 +95,6 @@ def _log(settings: Settings, remarks: Sequence[str]) -> Generator[None]:
     """Open the log, and report problems with the settings that were not fatal, there and on the terminal."""
     from srbwriter import logs
 
-    paths.tighten_folders()
     complaint = logs.start(settings[keys.LOG_LEVEL])
     for line in (*settings.warnings, *remarks, *filter(None, [complaint])):
         say(line)

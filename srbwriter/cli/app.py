@@ -44,17 +44,20 @@ def run_app(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.story is not None:
             raise Failure(f"--serve takes no story, but {arguments.story} was given", Exit.USAGE)
         return serve.run(settings)
+    from srbwriter.cli.completion import theme_names
     from srbwriter.cli.stories import story_to_open
+    from srbwriter.tui.options import THEME
 
     path = None if arguments.story is None else story_to_open(arguments.story)
+    if settings.source(THEME) == "flag" and settings[THEME] not in (names := theme_names()):
+        problem = f"--theme: there is no theme {settings[THEME]!r} — give one of {', '.join(names)}"
+        raise Failure(problem, Exit.USAGE)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui
-    from srbwriter.cli.models import fetch_named_model
 
     served = any(settings.source(key) == "flag" for key in serve.OPTIONS)
     beside = serve.server_beside(settings) if served else None
-    fetch_named_model(settings)
     code = tui.run(settings, path, beside)
     # Everything is closed and on the disk. Taking apart every module, as Python does at its end, would take
     # longer than all that, with the terminal given back and no prompt in it.

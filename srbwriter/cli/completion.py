@@ -65,6 +65,11 @@ def _names(kind: str) -> list[str]:
         from srbwriter.models import local_models
 
         return [model.name for model in local_models()]
+    return theme_names()
+
+
+def theme_names() -> list[str]:
+    """Return the names of the themes that come along and of the writer's own."""
     folders = (paths.asset_dir("themes"), paths.config_dir() / "themes")
     return sorted({file.stem for folder in folders for file in folder.glob("*.toml")})
 

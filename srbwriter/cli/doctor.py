@@ -25,8 +25,8 @@ from srbwriter.cli.flags import add_keys
 from srbwriter.config import ConfigError, Settings, Table, keys
 from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Device, device_words, gpus
-from srbwriter.engine.types import EngineError, ModelError
-from srbwriter.models import ModelsError, free_memory, memory, size_words
+from srbwriter.engine.types import EngineError
+from srbwriter.models import free_memory, look_at, memory, size_words
 from srbwriter.version import __version__
 
 CPUINFO, AMD = Path("/proc/cpuinfo"), Path("/dev/kfd")
@@ -181,12 +181,11 @@ def examine_model(settings: Settings) -> Iterator[Finding]:
         except (EngineError, ConfigError) as error:
             yield Finding("care", str(error))
         return
-    try:
-        path = launch.model_path(settings)
-        launch.check_models(settings)
-    except (ModelError, ModelsError, ConfigError) as error:
+    path = launch.model_path(settings)
+    if problem := look_at(path).problem:
         forget = settings.source(keys.MODEL) == "remembered"
-        yield Finding("care", str(error), "srbwriter models forget" if forget else "srbwriter models")
+        cure = "srbwriter models forget" if forget else "srbwriter models"
+        yield Finding("care", f"{path}: {problem}", cure)
         return
     devices = [Device(**row) for row in ask_llama().get("devices", ())]
     if placement := launch.placement_of(path, launch.engine_options(settings), devices):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.config import Key, Table
-from srbwriter.config.keys import RETIRED, SECTIONS
+from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH, TEXTS
 
 WITHOUT_EFFECT = (
@@ -67,10 +67,7 @@ def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection
         for key in table:  # keys of late sections have no flags
             if key.section == section and key.flags:
                 _add_key(group, key)
-    retired = (
-        (row.flags, row.notice, row.values) for row in RETIRED if row.section in sections and row.flags
-    )
-    for flags, words, values in (*(WITHOUT_EFFECT if "server" in sections else ()), *retired):
+    for flags, words, values in WITHOUT_EFFECT if "server" in sections else ():
         target.add_argument(
             *flags, dest="remarks", action=_Say, nargs=values, const=words, help=argparse.SUPPRESS,
             default=argparse.SUPPRESS,

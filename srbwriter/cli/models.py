@@ -12,7 +12,7 @@ from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, say
 from srbwriter.cli.flags import add_actions
-from srbwriter.config import ConfigError, Settings, Table
+from srbwriter.config import Settings, Table, keys, remember
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
@@ -27,9 +27,12 @@ def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     used.add_argument("name", metavar="MODEL", help="a name of the list, or a file")
     actions("forget", "write with the bundled model again")
     actions("recommended", "name the free model for this machine, then others; no network is used")
-    pulled = actions("pull", "fetch a model from Hugging Face, with the token in HF_TOKEN, if set")
+    pulled = actions(
+        "pull", "fetch a model from Hugging Face (a token in HF_TOKEN is sent) or from an address"
+    )
     pulled.add_argument(
-        "model", metavar="OWNER/REPO[:QUANT or FILE]", help="the repository, and the quantisation or file",
+        "model", metavar="OWNER/REPO[:QUANT], OWNER/REPO/FILE or URL",
+        help="the repository, and the quantisation (else Q4_K_M) or file; or the address of a file",
     )  # fmt: skip
     pulled.add_argument("--use", action="store_true", help="write with it from now on")
 
@@ -42,8 +45,9 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter models use ~/Downloads/novelist.gguf       write with it from now on
       srbwriter models forget                              write with the bundled one again
       srbwriter models recommended                         the free model for this machine, and others
-      srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
-      srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it
+      srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face
+      srbwriter models pull OWNER/REPO:Q5_K_M --use        fetch this quantisation, and use it
+      srbwriter models pull https://host/model.gguf        fetch this file
     """
     match arguments.action:
         case "use":
@@ -65,17 +69,12 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
-    from srbwriter.engine.types import ModelError
     from srbwriter.models import fit, local_models, size_words
 
-    memory, free, in_use = fit.memory(), fit.free_memory(), None
-    budget = min(fit.memory_budget(), int(free * fit.HOST_SHARE))
-    try:
-        in_use = launch.model_path(settings).resolve()
-        if (error := launch.missing_model(settings)) is not None:
-            say(str(error))
-    except (ModelError, ConfigError) as error:
-        say(str(error))
+    memory, free = fit.memory(), fit.free_memory()
+    in_use = launch.model_path(settings).resolve()
+    if not in_use.exists():
+        say(f"{in_use}: no such file — srbwriter models use NAME, or srbwriter models forget")
     rows: list[dict[str, Any]] = []
     for model in local_models():
         header, need = model.header, launch.model_need(settings, model.header, model.size)
@@ -84,10 +83,9 @@ def _list(settings: Settings, *, as_json: bool) -> None:
             "path": str(model.path),
             "place": model.place,
             "size": model.size,
-            "quantisation": model.quantisation,
             "context": header.context if header else 0,
             "memory": need.total if header else None,
-            "verdict": need.verdict(memory, budget) if header else "unusable",
+            "verdict": need.verdict(memory) if header else "unusable",
             "in_use": model.path.resolve() == in_use,
             "problem": model.problem,
         })  # fmt: skip
@@ -110,39 +108,23 @@ def _remember(file: Path | None, settings: Settings) -> None:
     from srbwriter.demo import bundled_model
 
     bundled = file is None or file == bundled_model()
-    launch.remember_model(settings.table, None if file is None or bundled else file.absolute())
+    remember(settings.table, {keys.MODEL: None if file is None or bundled else file.absolute()})
     say(f"srbwriter now writes with {'the bundled model' if bundled else file}")
-    key = launch.model_key(settings)
-    if key is not None and (source := settings.source(key)) in ("environment", "file"):
-        place = key.env if source == "environment" else f"{key.name} in your config.toml"
-        say(f"but {place} says {settings[key]}, and that wins")
+    if (source := settings.source(keys.MODEL)) in ("environment", "file"):
+        place = keys.MODEL.env if source == "environment" else f"{keys.MODEL.name} in your config.toml"
+        say(f"but {place} says {settings[keys.MODEL]}, and that wins")
 
 
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.models import Wanted, memory, memory_budget, pull, size_words
+    from srbwriter.models import pull
 
-    plan = pull.plan(Wanted.parse(arguments.model), lambda header: launch.model_run(settings, header))
-    model = plan.model
-    say(f"{model.path}: {size_words(model.size)}, needs about {size_words(model.need)} of memory")
-    if model.need > memory_budget():
-        advice = "a smaller model would be faster"
-        if plan.suggested.need <= memory_budget():
-            advice = f"{plan.suggested.quantisation or plan.suggested.path} would fit"
-        say(f"this machine has {size_words(memory())}; {advice}")
     with progress_shown() as progress:
-        file = pull.fetch(plan, progress)
+        file = pull.fetch(arguments.model, progress)
     print(file)
     if arguments.use:
         _remember(file, settings)
     else:
         say(f"to write with it: srbwriter models use {file.name}")
-
-
-def fetch_named_model(settings: Settings) -> None:
-    """Fetch the model that ``--hf-repo`` or ``--model-url`` names, if it is to be used and is not here."""
-    if launch.model_key(settings) in launch.REMOTE_KEYS and not launch.elsewhere(settings):
-        with progress_shown() as progress:
-            launch.fetch_model(settings, progress)
 
 
 @contextlib.contextmanager
@@ -186,11 +168,11 @@ def _recommended(settings: Settings) -> None:
     if best is None:
         print(_NONE)
     else:
-        here = "fetched" if best.model.is_here else f"{size_words(best.model.size or 0)} to fetch"
+        here = "fetched" if best.model.path.exists() else f"{size_words(best.model.size or 0)} to fetch"
         print(f"For this machine: {best.model.name}, {here}.\n  {_command(best.model)}")
     for model, verdict in others:
         sizes = f"{size_words(model.size or 0)}, needs {size_words(model.memory or 0)} of memory"
-        here = "fetched" if model.is_here else verdict
+        here = "fetched" if model.path.exists() else verdict
         print(f"\n{model.name} ({here}): {model.kind}, {sizes}, {model.licence}\n  {_command(model)}")
     gpus = "".join(f", {gpu.name} {size_words(gpu.free)} free" for gpu in machine.gpus) or ", no GPU is used"
     say(f"this machine has {size_words(machine.memory)} of memory{gpus}; models need theirs for eight panes")

@@ -62,17 +62,14 @@ OPTIONS: tuple[Key[Any], ...] = (
 def run(settings: Settings) -> int:
     """Serve until a signal arrives; return the exit code.
 
-    Settings are checked first, then models, and both before anything is fetched, loaded or listened on.
+    Settings are checked before anything is loaded or listened on.
     """
     from srbwriter import launch, server
-    from srbwriter.cli.models import fetch_named_model
     from srbwriter.engine.types import Cancelled
 
     elsewhere = launch.elsewhere(settings)
     options = server_settings(settings)
     server.check_settings(options)
-    fetch_named_model(settings)
-    launch.check_models(settings)
     loader = launch.loader(settings, notify=say)
     if (hint := launch.model_hint(settings)) is not None:
         say(hint)

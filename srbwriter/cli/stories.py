@@ -14,7 +14,6 @@ from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
-from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
 from srbwriter.story.model import counted
@@ -59,8 +58,8 @@ def _looks_like_a_path(named: str) -> bool:
 
 
 def _refuse_model(path: Path) -> None:
-    """Raise Failure for a model file, recognised by its name or its first bytes."""
-    if path.suffix.lower() == ".gguf" or is_gguf(path):
+    """Raise Failure for a model file, recognised by its name."""
+    if path.suffix.lower() == ".gguf":
         cure = f"to write with it: srbwriter -m {shlex.quote(str(path))}"
         raise Failure(f"{path}: a model file is no story — {cure}", Exit.USAGE)
 

@@ -12,7 +12,6 @@ from srbwriter import launch
 from srbwriter.cli.columns import document
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
-from srbwriter.cli.models import fetch_named_model
 from srbwriter.config import Settings, Table, keys
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ def run_write(arguments: argparse.Namespace, settings: Settings) -> int:
     from srbwriter.engine.types import Request
 
     prompt = _read_prompt(arguments.prompt)
-    fetch_named_model(settings)
     settings = launch.suit_model(settings)
     sampling = launch.sampling(settings)
     request = Request(prompt, n=launch.branches(settings), sampling=sampling, stop=launch.stop(settings))

@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from srbwriter.config import keys
 from srbwriter.config.keys import Key
-from srbwriter.config.settings import (
-    ConfigError,
-    Setting,
-    Settings,
-    Source,
-    Table,
-    load,
-    remember,
-)
+from srbwriter.config.settings import ConfigError, Setting, Settings, Source, Table, load, remember
 
-__all__ = [
-    "ConfigError", "Key", "Setting", "Settings", "Source", "Table", "keys", "load", "remember",
-]  # fmt: skip
+__all__ = ["ConfigError", "Key", "Setting", "Settings", "Source", "Table", "keys", "load", "remember"]

@@ -10,20 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
-from srbwriter.config.kinds import (
-    ADDRESS,
-    INTEGER,
-    LAYERS,
-    NUMBERS,
-    PATH,
-    SWITCH,
-    TEXT,
-    TEXTS,
-    Kind,
-    one_of,
-)
+from srbwriter.config.kinds import ADDRESS, INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, TEXTS, Kind, one_of
 
-Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 Pooling = Literal["mean", "cls", "last"]
@@ -107,20 +95,8 @@ CACHE_TYPE = one_of("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_
 # fmt: off
 MODEL = Key[Path | None](
     "model.path", PATH, None,
-    "model file (GGUF), a folder that holds one, or the name of one in the models folder; the bundled one if "
-    "not given", ("--model", "-m", "-d"), variable="SRBWRITER_MODEL",
-)
-HF_REPO = Key[str | None](
-    "model.hf_repo", TEXT, None,
-    "model of a Hugging Face repository, fetched if it is not here: OWNER/REPO or OWNER/REPO:QUANT",
-    ("--hf-repo", "-hfr", "-hf"),
-)
-HF_FILE = Key[str | None](
-    "model.hf_file", TEXT, None,
-    "file of that repository; if not given, the quantisation that suits this machine", ("--hf-file", "-hff"),
-)
-MODEL_URL = Key[str | None](
-    "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu"),
+    "model file (GGUF), or the name of one in the models folder; the bundled one if not given",
+    ("--model", "-m"), variable="SRBWRITER_MODEL",
 )
 CONNECT = Key[str | None](
     "model.connect", ADDRESS, None,
@@ -129,11 +105,8 @@ CONNECT = Key[str | None](
 )
 CONNECT_KEY = Key[str | None](
     "model.connect_key", TEXT, None,
-    "API key for that engine; better in the environment or a file, where others do not see it",
+    "API key for that engine; better in the environment, where others do not see it",
     ("--connect-key",), variable="SRBWRITER_CONNECT_KEY",
-)
-CONNECT_KEY_FILE = Key[Path | None](
-    "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",),
 )
 CONNECT_MODEL = Key[str | None](
     "model.connect_model", TEXT, None, "name of the model there; the first that is listed if not given",
@@ -181,10 +154,6 @@ TENSOR_SPLIT = Key[tuple[float, ...]](
 )
 MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapped out", ("--mlock",))
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
-NUMA = Key[Numa | None](
-    "model.numa", one_of(*get_args(Numa)), None,
-    "placement on machines with several memory nodes", ("--numa",),
-)
 FLASH_ATTN = Key[FlashAttention](
     "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa"),
 )
@@ -229,7 +198,7 @@ SEED = Key[int | None](
 )
 
 SIBLINGS = Key[Siblings](
-    "instruments.siblings", one_of(*get_args(Siblings), former={"stratified": "distinct"}), "distinct",
+    "instruments.siblings", one_of(*get_args(Siblings)), "distinct",
     "how the beginnings of branches differ: independent, or distinct (no two alike)", ("--siblings",),
 )
 LOOK_AHEAD = Key[LookAhead](
@@ -252,56 +221,6 @@ LOG_LEVEL = Key(
 )
 # fmt: on
 
-
-class Retired(NamedTuple):
-    """A setting of an earlier version, which is accepted with any value, without effect."""
-
-    name: str  # ``section.key`` as in the TOML file; commands with the flags of its section take ``flags``
-    why: str
-    flags: tuple[str, ...] = ()
-    values: int = 1  # words that follow a flag
-
-    @property
-    def section(self) -> str:
-        return self.name.partition(".")[0]
-
-    @property
-    def notice(self) -> str:
-        """Return the notice where it is given."""
-        return f"no effect any more, since {self.why}; leave it out"
-
-
-_LORA = ("--lora-init-without-apply", "--no-lora-init-without-apply")
-_NO_VECTORS = "control vectors are not loaded"
-_ONE_MODEL = "a server has one model (examples/nginx.conf puts several at one port)"
-
-# fmt: off
-RETIRED: tuple[Retired, ...] = (
-    Retired("interface.keymap", "there is one set of keys, and [keys] changes it"),
-    Retired("interface.colours", "TERM and COLORTERM say what the terminal has"),
-    Retired("interface.split", "the story has two fifths of the window"),
-    Retired("interface.chapter_goal", "chapters have no goals of their own"),
-    Retired("interface.fps", "panes are painted less often over SSH, and where painting is slow"),
-    Retired("interface.spelling", "words are not looked up in a list"),
-    Retired("model.lora_init_without_apply", "LoRA adapters that are loaded are used for all text", _LORA, 0),
-    Retired("model.control_vectors", _NO_VECTORS, ("--control-vector",)),
-    Retired("model.control_vectors_scaled", _NO_VECTORS, ("--control-vector-scaled",), 2),
-    Retired("model.control_vector_layers", _NO_VECTORS, ("--control-vector-layer-range",), 2),
-    Retired("sampling.infill", "it is for code"),
-    Retired("sampling.loop_guard", "DRY keeps a text from repeating itself", ("--loop-guard",)),
-    Retired("sampling.contrast", "branches are not kept unlike their own text", ("--contrast",)),
-    Retired("instruments.repulsion", "siblings = distinct does what it was for", ("--repulsion",)),
-    Retired("instruments.renew_duplicates", "siblings = distinct lets no two branches begin alike"),
-    *(Retired(f"instruments.explore_{name}", "likely continuations are not searched")
-      for name in ("cutoff", "multiplier", "depth", "beams", "ends")),
-    Retired("server.context_shift", "a text ends where the context is full", ("--context-shift",), 0),
-    Retired("server.models_max", _ONE_MODEL, ("--models-max",)),
-    Retired("server.more_models", _ONE_MODEL),
-    Retired("instruments.look_ahead_battery", "look_ahead is the same on battery power"),
-    Retired("server.slot_save_path", "slots are not saved", ("--slot-save-path",)),
-)
-# fmt: on
-"""Settings and flags of earlier versions. Names in [keys] need no entry: see ``settings``."""
 
 KEYS: tuple[Key[Any], ...] = tuple(
     cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)

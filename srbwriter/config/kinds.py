@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Generic, LiteralString, TypeVar, cast
+from typing import Generic, LiteralString, NamedTuple, TypeVar, cast
 
 from srbwriter.addresses import normal_address
 from srbwriter.paths import expanded
@@ -12,31 +12,22 @@ from srbwriter.paths import expanded
 T_co = TypeVar("T_co", covariant=True)
 Word = TypeVar("Word", bound=LiteralString)
 Exact = TypeVar("Exact", int, str, bool)
+Item = TypeVar("Item")
 
 
-class Kind(Generic[T_co]):
-    """One type of value. (A plain class: loading ``dataclasses`` would be a tenth of ``--help``.)
+class Kind(NamedTuple, Generic[T_co]):
+    """One type of value.
 
     ``read`` takes a parsed TOML value, ``parse`` makes such a value of a flag or a variable; both raise
     ValueError for what they cannot read. ``expected`` completes "expected …". ``choices`` are all words it
     takes.
     """
 
-    __slots__ = ("choices", "expected", "metavar", "parse", "read")
-
-    def __init__(
-        self,
-        expected: str,
-        metavar: str,
-        read: Callable[[object], T_co],
-        parse: Callable[[str], object] = str,
-        choices: tuple[str, ...] = (),
-    ) -> None:
-        self.expected: Final = expected
-        self.metavar: Final = metavar
-        self.read: Final = read
-        self.parse: Final = parse
-        self.choices: Final = choices
+    expected: str
+    metavar: str
+    read: Callable[[object], T_co]
+    parse: Callable[[str], object] = str
+    choices: tuple[str, ...] = ()
 
 
 def _only(kind: type[Exact]) -> Callable[[object], Exact]:
@@ -56,10 +47,10 @@ def _number(value: object) -> float:
     return float(value)
 
 
-def _list(read: Callable[[object], Any]) -> Callable[[object], Any]:
+def _list(read: Callable[[object], Item]) -> Callable[[object], tuple[Item, ...]]:
     """Take lists of what ``read`` takes."""
 
-    def read_all(value: object) -> tuple[Any, ...]:
+    def read_all(value: object) -> tuple[Item, ...]:
         if not isinstance(value, list):
             raise ValueError
         return tuple(map(read, cast("list[object]", value)))
@@ -80,13 +71,8 @@ def _path(value: object) -> Path:
     return expanded(value)
 
 
-def _address(value: object) -> str | None:
-    """Read one address. A list of at most one is taken as well: lists were the form of earlier versions."""
-    texts = [value] if isinstance(value, str) else _list(_only(str))(value)
-    found = [address for text in texts for address in text.replace(",", " ").split()]
-    if not found and not isinstance(value, str):
-        return None
-    (address,) = found
+def _address(value: object) -> str:
+    address = _only(str)(value).strip()
     normal_address(address)
     return address
 
@@ -96,32 +82,37 @@ def _layers(value: object) -> int | None:
     return None if value == "auto" else -1 if value == "all" else _only(int)(value)
 
 
+def _layers_text(text: str) -> object:
+    return text if text in ("all", "auto") else int(text)
+
+
+def _one_text(text: str) -> list[str]:
+    return [text]
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";")]
+
+
+def _numbers(text: str) -> list[float]:
+    return list(map(float, text.split(",")))
+
+
 INTEGER = Kind("a whole number", "N", _only(int), int)
 NUMBER = Kind("a number", "X", _number, float)
 TEXT = Kind("text", "TEXT", _only(str))
 SWITCH = Kind("true or false", "", _only(bool), _switch_word)
 PATH = Kind("a path", "PATH", _path)
-TEXTS = Kind[tuple[str, ...]]("a list of texts", "TEXT", _list(_only(str)), lambda text: [text])
-NAMES = Kind[tuple[str, ...]](
-    "names, separated by semicolons", "A;B", _list(_only(str)),
-    lambda text: [part.strip() for part in text.split(";")],
-)  # fmt: skip
-NUMBERS = Kind[tuple[float, ...]](
-    "numbers, separated by commas", "X,X", _list(_number), lambda text: list(map(float, text.split(",")))
-)
+TEXTS = Kind("a list of texts", "TEXT", _list(_only(str)), _one_text)
+NAMES = Kind("names, separated by semicolons", "A;B", _list(_only(str)), _names)
+NUMBERS = Kind("numbers, separated by commas", "X,X", _list(_number), _numbers)
 ADDRESS = Kind("one address such as http://host:8000", "URL", _address)
-LAYERS = Kind(
-    "a whole number, or all", "N", _layers, lambda text: text if text in ("all", "auto") else int(text)
-)
+LAYERS = Kind("a whole number, or all", "N", _layers, _layers_text)
 
 
-def one_of(*words: Word, former: Mapping[str, Word] | None = None) -> Kind[Word]:
-    """Return the kind of value that is one of ``words``.
-
-    ``former`` names the word for each word of an earlier version that is still read.
-    """
+def one_of(*words: Word) -> Kind[Word]:
+    """Return the kind of value that is one of ``words``."""
     known: dict[object, Word] = {word: word for word in words}
-    known.update(former or {})
 
     def read(value: object) -> Word:
         if not isinstance(value, str) or value not in known:

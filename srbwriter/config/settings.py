@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
-from srbwriter.config.keys import MAX_N, RETIRED, Key, N
+from srbwriter.config.keys import Key
 from srbwriter.config.kinds import PATH
 from srbwriter.demo import BUNDLED_VARIABLE
 
@@ -29,9 +29,6 @@ CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 
 NO_SETTINGS = frozenset({f"{_PREFIX}URL", f"{_PREFIX}KEY", BUNDLED_VARIABLE})
 """Variables that are no settings: those of clients, such as in ``examples/``, and the bundled model's."""
-
-_NOTICES = {row.name: row.notice for row in RETIRED}
-_NO_COMMAND = "the write screen has no command of this name, so this has no effect; leave it out"
 
 
 class ConfigError(Exception):
@@ -73,11 +70,10 @@ class Table:
 
 
 class Setting(NamedTuple):
-    """A value, its kind of source, and its place."""
+    """A value, and its kind of source."""
 
     value: Any
     source: Source
-    place: str = ""
 
 
 class Settings:
@@ -96,11 +92,6 @@ class Settings:
         setting = self._found.get(key.name)
         return "default" if setting is None else setting.source
 
-    def place(self, key: Key[Any]) -> str:
-        """Return where a setting was said: a flag, a variable, or a line of a file; "" for a default."""
-        setting = self._found.get(key.name)
-        return "" if setting is None else setting.place
-
     def with_defaults(self, defaults: Mapping[str, Setting]) -> Settings:
         """Return these settings with other ``defaults``, by name, for what nobody has said."""
         said = {n: s for n, s in self._found.items() if s.source not in ("of this model", "default")}
@@ -112,8 +103,7 @@ class Settings:
 
 
 def load(
-    table: Table, flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None,
-    problems: Iterable[str] = (),
+    table: Table, flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None
 ) -> Settings:  # fmt: skip
     """Rank all sources into one Settings.
 
@@ -122,39 +112,30 @@ def load(
         flags: values from the command line, already checked, by key name.
         environment: usually ``os.environ``.
         file: the writer's file if the command line named one.
-        problems: problems of the command line, to be reported together with the others.
 
     Raises:
-        ConfigError: with all unknown keys, refused values, contradictions, and files that cannot be read.
+        ConfigError: with all refused values, and files that cannot be read.
     """
-    problems, notices, complaints = list(problems), list[str](), list[str]()
-    found = _read_file(table, paths.overlay_file(), "remembered", complaints, complaints) or {}
-    place, named = "--config", file
-    if named is None and environment.get(CONFIG_VARIABLE):
-        place, named = CONFIG_VARIABLE, paths.expanded(environment[CONFIG_VARIABLE])
+    found, notices = _read_overlay(table)
+    problems = list[str]()
+    named = file or (paths.expanded(given) if (given := environment.get(CONFIG_VARIABLE)) else None)
     said = _read_file(table, named or paths.config_file(), "file", problems, notices)
     if said is None and named is not None:
+        place = "--config" if file is not None else CONFIG_VARIABLE
         problems.append(f"{place}: {named}: there is no such file — correct the path")
     found |= said or {}
     found |= _read_environment(table, environment, problems, notices)
-    for name, value in flags.items():
-        found[name] = Setting(value, "flag", next(iter(table[name].flags), name))
-    settings = Settings(table, found, (*complaints, *notices))
-    n, most = settings[N], settings[MAX_N]
-    if n > most and settings.source(N) not in ("default", "remembered"):
-        place = f" ({settings.place(MAX_N)})" if settings.place(MAX_N) else ""
-        words = f"{settings.place(N)}: {N.name} = {n} is above {MAX_N.name} = {most}{place}"
-        problems.append(f"{words} — lower it, or raise the other")
+    found |= {name: Setting(value, "flag") for name, value in flags.items()}
     if problems:
         raise ConfigError(*problems)
-    return settings
+    return Settings(table, found, tuple(notices))
 
 
-def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
-    """Read what the program remembered, and complaints: its own file is never a reason not to start."""
-    complaints: list[str] = []
-    found = _read_file(table, paths.overlay_file(), "remembered", complaints, [])
-    return {name: setting.value for name, setting in (found or {}).items()}, complaints
+def _read_overlay(table: Table) -> tuple[dict[str, Setting], list[str]]:
+    """Read what the program remembered, with notices: its own file is never a reason not to start."""
+    notices: list[str] = []
+    found = _read_file(table, paths.overlay_file(), "remembered", notices, notices)
+    return found or {}, notices
 
 
 def _read_file(
@@ -170,23 +151,17 @@ def _read_file(
         return {}
     found: dict[str, Setting] = {}
     for name, value, place in _values(file, data, problems):
-        if name in _NOTICES:
-            if source == "file":
-                notices.append(f"{place}: {name}: {_NOTICES[name]}")
-        elif name in table:
-            key = table[name]
-            try:
-                read = key.read_toml(value)
-            except ValueError:
-                problems.append(f"{place}: {name} = {key.complaint(value)}")
-                continue
-            # A relative path in a file means beside the file, wherever the program was started.
-            read = file.parent / read if source == "file" and key.kind is PATH else read
-            found[name] = Setting(read, source, place)
-        elif name.startswith("keys."):
-            notices.append(f"{place}: {name}: {_NO_COMMAND}")
-        else:
-            problems.append(f"{place}: unknown key {name} — leave it out")
+        if name not in table:
+            notices.append(f"{place}: unknown key {name}, which has no effect — leave it out")
+            continue
+        key = table[name]
+        try:
+            read = key.read_toml(value)
+        except ValueError:
+            problems.append(f"{place}: {name} = {key.complaint(value)}")
+            continue
+        # A relative path in a file means beside the file, wherever the program was started.
+        found[name] = Setting(file.parent / read if source == "file" and key.kind is PATH else read, source)
     return found
 
 
@@ -219,16 +194,13 @@ def _read_environment(
     by_variable = {key.env: key for key in table}
     found: dict[str, Setting] = {}
     for variable in names:
-        text, dotted = environment[variable], variable.removeprefix(_PREFIX).lower().replace("_", ".", 1)
         if key := by_variable.get(variable):
             try:
-                found[key.name] = Setting(key.read_text(text), "environment", variable)
+                found[key.name] = Setting(key.read_text(environment[variable]), "environment")
             except ValueError:
-                problems.append(f"{variable} = {key.complaint(text)}")
-        elif dotted in _NOTICES or dotted.startswith("keys."):
-            notices.append(f"{variable}: {_NOTICES.get(dotted, _NO_COMMAND)}")
+                problems.append(f"{variable} = {key.complaint(environment[variable])}")
         elif variable != CONFIG_VARIABLE and variable not in NO_SETTINGS:
-            problems.append(f"unknown variable {variable} — leave it out")
+            notices.append(f"unknown variable {variable}, which has no effect — leave it out")
     return found
 
 
@@ -240,7 +212,7 @@ def remember(table: Table, values: Mapping[Key[Any], Any]) -> None:
     """
     import tomli_w
 
-    remembered, _ = read_overlay(table)
+    remembered = {name: setting.value for name, setting in _read_overlay(table)[0].items()}
     remembered.update({key.name: value for key, value in values.items()})
     document: dict[str, dict[str, Any]] = {}
     for name, value in remembered.items():

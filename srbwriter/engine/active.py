@@ -40,6 +40,7 @@ class ActiveRequest:
         ending: the end of the prompt, which next tokens have to spell again.
         counted: whether its prompt is in the statistics.
         failed: whether the whole request has failed.
+        templates: what chains are made from, while it runs.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ActiveRequest:
         self.counted = self.failed = False
         self._constraints: dict[ConstraintKey, Constraint | None] = {}
         self._seeds: set[int] = set()  # of all attempts
-        self._templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
+        self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
 
     def add_branch(self, sampling: Sampling, stop: Stop, seed: int) -> ActiveBranch:
         """Add a branch behind the others."""
@@ -82,11 +83,6 @@ class ActiveRequest:
     @property
     def live(self) -> bool:
         return any(active.branch.live for active in self.branches)
-
-    @property
-    def running(self) -> bool:
-        """Whether anything of the request is on a sequence."""
-        return any(r.seq >= 0 for r in self.branches)
 
     @property
     def waiting_since(self) -> int:
@@ -159,25 +155,13 @@ class ActiveRequest:
         """
         # branches that differ only in these share a template
         sampling = replace(active.sampling, seed=None, banned_phrases=())
-        template = self._templates.get((sampling, active.ignore_eog))
+        template = self.templates.get((sampling, active.ignore_eog))
         if template is None:
-            if len(self._templates) >= _TEMPLATES:
-                self.close_templates()
+            if len(self.templates) >= _TEMPLATES:
+                self.templates.clear()
             banned = sorted(self.eog) if active.ignore_eog else ()
             template = SamplerTemplate(sampling, self.model, n_ctx, banned)
             if template.history_length:
                 template.prime(self.ids[-template.history_length :])
-            self._templates[sampling, active.ignore_eog] = template
+            self.templates[sampling, active.ignore_eog] = template
         return template
-
-    def close_templates(self) -> None:
-        """Free the sampler templates, which only a running request needs."""
-        for template in self._templates.values():
-            template.close()
-        self._templates.clear()
-
-    def close(self) -> None:
-        """Free everything native."""
-        for active in self.branches:
-            active.restart_sampling()
-        self.close_templates()

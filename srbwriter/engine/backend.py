@@ -6,6 +6,8 @@ EngineClosed after ``close``, NotSupported for what ``capabilities`` names as mi
 
 from __future__ import annotations
 
+import atexit
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -20,6 +22,19 @@ if TYPE_CHECKING:
 else:
     Backend = Any  # neither is loaded for its name
 
+_SECONDS = 5.0  # to close all engines at the end; a step on a processor is given up in milliseconds
+_running: weakref.WeakSet[Any] = weakref.WeakSet()
+close_at_exit = _running.add
+"""Close an engine when the program ends, should it still be there: its thread would decode on while the
+process destroys llama.cpp's and OpenMP's own data, and crash."""
+
+
+@atexit.register
+def _close_all() -> None:
+    for engine in list(_running):
+        engine.close(_SECONDS)
+
+
 WITHOUT_CACHE: Mapping[Feature, str] = {
     "embeddings": "the engine behind this server computes no embeddings",
     "session_files": "this engine keeps no sessions in files",
@@ -28,9 +43,7 @@ WITHOUT_CACHE: Mapping[Feature, str] = {
 
 
 def _lacking(feature: Feature) -> Callable[..., Any]:
-    """Return a method that raises NotSupported."""
-
-    def refuse(self: object, *args: object, **options: object) -> NoReturn:
+    def refuse(*_: object, **__: object) -> NoReturn:
         raise NotSupported(WITHOUT_CACHE[feature])
 
     return refuse

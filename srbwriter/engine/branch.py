@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 import math
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from itertools import accumulate
@@ -171,15 +171,6 @@ class ActiveBranch(Demand):
         return self.decoded < 0 and bool(self.buffer.ids)
 
     @property
-    def first_free(self) -> int:
-        """The first token that can be sampled again: those before it were typed, or repeat the prompt."""
-        buffer = self.buffer
-        end = max((end for _, end in buffer.typed), default=0)
-        typed = bisect_left(buffer.ends, end) + 1 if buffer.typed else 0
-        begun = bisect_right(buffer.ends, -1)  # tokens that repeat the prompt's end, and not all of it
-        return max(typed, begun + 1 if begun else 0)
-
-    @property
     def written(self) -> int:
         """Tokens of this attempt."""
         return len(self.buffer.ids)
@@ -308,21 +299,19 @@ class ActiveBranch(Demand):
         self._plain = not self._ruled and self._seen == self.shown <= self.decoded
 
     def flush(self) -> None:
-        """Publish what was held back; text that was typed and no token covers yet becomes the tail."""
-        buffer, again = self.buffer, self.decoded < self.shown
+        """Publish what was held back."""
+        buffer = self.buffer
         if self.still_healing:  # nothing is held back, and the branch may go on from half a word
             self._show(self._seen, len(buffer.ids))
             return
         broken = self._decoder.decode(b"", True)  # a broken character as U+FFFD
         self._decoder.reset()
         self._broken = False
-        if broken and not again:
+        if broken:
             self.decoded += len(broken)
             self._seen, self._recent = self.decoded, self._recent + broken
             buffer.ends[-1] = self.decoded
         self._show(self._seen, len(buffer.ids))
-        if again:
-            buffer.tail = self.branch.text[max(buffer.ends[-1], 0) if buffer.ends else 0 :]
 
     # ---- the way back
 
@@ -335,7 +324,8 @@ class ActiveBranch(Demand):
         if start > self._farthest:
             self._farthest, self._tries = start, 0
         self._tries += 1
-        place = max(first, self.first_free)
+        begun = bisect_right(self.buffer.ends, -1)  # tokens that repeat the prompt's end, and not all of it
+        place = max(first, begun + 1 if begun else 0)
         return place if self._tries <= TRIES and place < self.written else None
 
     def give_up(self) -> None:
@@ -370,7 +360,6 @@ class ActiveBranch(Demand):
             text = text[:chars]
             new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:tokens])
             new.ends, new.logprobs = buffer.ends[:tokens], buffer.logprobs[:tokens]
-            new.typed = [(begin, min(end, chars)) for begin, end in buffer.typed if begin < chars]
             self.branch.buffer = new
         else:
             del buffer.ids[tokens:], buffer.ends[tokens:], buffer.logprobs[tokens:]
@@ -525,39 +514,17 @@ class ActiveBranch(Demand):
         branch.finish_reason, branch.state = attempt.finish_reason, BranchState.DONE
         self.restart_text()
 
-    def drop_half_spelt(self) -> None:
-        """Drop tokens that repeat only part of the prompt's end: typed words begin with all of it."""
-        if self.buffer.ids and self.buffer.ends[-1] < 0:
-            before = self.written
-            self.back_to(0)
-            self.limit += self.written - before
-
-    def add_typed(self, text: str, ids: Sequence[int], ends: Sequence[int], unspelt: int = 0) -> None:
-        """Add text that a person typed.
-
-        The tokens spell ``unspelt`` characters before it, too; its end they need not spell. ``ends`` are
-        characters after each of them.
-        """
-        buffer, begin = self.buffer, len(self.branch.text)
-        buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
-        buffer.pieces.append(text)
-        buffer.tail = ""
-        self._add_spelling(ids, [begin + max(end - unspelt, 0) for end in ends], text)
-
     def settle_tail(self, ids: Sequence[int]) -> None:
         """Make ``ids`` the tokens of the text that has none yet, so that the branch can continue from it."""
-        self.buffer.tail = ""
-        self._add_spelling(ids, [len(self.branch.text)] * len(ids), "")
-
-    def _add_spelling(self, ids: Sequence[int], ends: Sequence[int], text: str) -> None:
-        buffer, before = self.buffer, self.written
+        buffer = self.buffer
+        buffer.tail = ""
         buffer.logprobs += self.unscored(ids)
         buffer.ids.extend(ids)
-        buffer.ends.extend(ends)
-        self.limit += self.written - before
+        buffer.ends.extend([len(self.branch.text)] * len(ids))
+        self.limit += len(ids)
         self.text_changed()
         self.restart_text()
-        self.request.events.append(Text(self.branch.index, text, tuple(ids)))
+        self.request.events.append(Text(self.branch.index, "", tuple(ids)))
 
     def continue_after(self, prompt: Sequence[int]) -> None:
         """Let the next token follow ``prompt`` and all of the text so far."""
@@ -579,9 +546,7 @@ class ActiveBranch(Demand):
 
     def restart_sampling(self) -> None:
         """Let the next token begin with a fresh random state."""
-        if self.chain is not None:
-            self.chain.close()
-            self.chain = None
+        self.chain = None
         self.siblings = self.request.siblings
         self.forget_constraint()
 

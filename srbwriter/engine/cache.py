@@ -54,42 +54,6 @@ PATHS_ON_DISK = 64
 _ROOM = 0.9  # of the budget of host memory, to which it is emptied when it is full
 
 
-class ForkedCells:
-    """Counts the cells of a memory of whole states, which are shared by forking only.
-
-    What two sequences evaluated each on its own is in cells twice, although the tree has it once.
-    """
-
-    def __init__(self) -> None:
-        self.used = 0
-        self._runs: dict[int, list[tuple[set[int], int]]] = {}  # of each sequence: who holds so many cells
-
-    def fork(self, source: int | None, seq: int) -> None:
-        """Let ``seq``, a new sequence, share what ``source`` holds."""
-        self._runs[seq] = [] if source is None else [*self._runs[source]]
-        for holders, _ in self._runs[seq]:
-            holders.add(seq)
-
-    def grow(self, seq: int, cells: int) -> None:
-        """Count ``cells`` more of ``seq`` alone."""
-        self.used += cells
-        runs = self._runs[seq]
-        if runs and runs[-1][0] == {seq}:
-            cells += runs.pop()[1]
-        runs.append(({seq}, cells))
-
-    def drop(self, seq: int) -> None:
-        """Forget ``seq``, and the cells that no other sequence holds."""
-        for holders, cells in self._runs.pop(seq):
-            holders.discard(seq)
-            self.used -= 0 if holders else cells
-
-    def count_idle(self, idle: set[int]) -> int:
-        """Return how many cells only sequences of ``idle`` hold."""
-        runs = {id(holders): (holders, cells) for seq in idle for holders, cells in self._runs[seq]}
-        return sum(cells for holders, cells in runs.values() if holders <= idle)
-
-
 class Cache:
     """The cells of a context, and the host memory beneath them.
 
@@ -116,8 +80,7 @@ class Cache:
         self.tree = TokenTree(logits_rows, whole=not native.cuttable)
         self.idle: set[int] = set()
         self.on_clear: Callable[[], None] = lambda: None
-        self.saved_tokens = self.restored_tokens = self.damaged = 0
-        self._forked = ForkedCells()  # of a memory of whole states
+        self.saved_tokens = self.restored_tokens = 0
         self._free = list(range(native.sequences - 1, -1, -1))
         self._peak = 0  # most cells in use since they were moved together
         self._unit_bytes = 0.0  # of a token, or of a whole state; known when one has been saved
@@ -131,14 +94,17 @@ class Cache:
 
     @property
     def used_cells(self) -> int:
-        """Cells that are not free."""
-        return self._forked.used if self.tree.whole else self.tree.cells
+        """Cells that are not free.
+
+        In a memory of whole states, what two sequences evaluated each on its own is in cells twice and
+        counted once; llama.cpp says when there are none left.
+        """
+        return self.tree.cells
 
     @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be freed."""
-        count = self._forked.count_idle if self.tree.whole else self.tree.count_idle_cells
-        return self.used_cells - count(self.idle)
+        return self.used_cells - self.tree.count_idle_cells(self.idle)
 
     def copies(self, salt: str) -> bool:
         """Whether text of a salt is kept outside the cells; text that only one request sees is not."""
@@ -200,7 +166,6 @@ class Cache:
             seq = self._free.pop()
             source = next(iter(self.tree.holders(node)), None) if node.end else None
             self.tree.attach_sequence(seq, node)
-            self._forked.fork(source, seq)
             if source is not None:
                 self.native.copy(source, seq, *(() if self.tree.whole else (0, node.end)))
         self.idle.discard(seq)
@@ -240,20 +205,19 @@ class Cache:
         state = node.state
         if state is None or not self.free_cells(state.end - state.start, background):
             return False
+        whole = self.tree.whole
+
+        def fits() -> bool:
+            if whole:
+                return self.native.restore_sequence(state.data, node.end, seq)
+            return self.native.restore_range(state.data, state.start, state.end, seq, node.start, node.end)
+
+        while node.state is state and not fits():
+            if not whole or not self.evict(background):  # whole states take more cells than are counted
+                self.tree.drop_state(node)
         if node.state is not state:
-            return False  # it was dropped for what left the cells
-        if self.tree.whole:
-            restored = self.native.restore_sequence(state.data, node.end, seq)
-        else:
-            restored = self.native.restore_range(
-                state.data, state.start, state.end, seq, node.start, node.end
-            )
-        if not restored:
-            self.damaged += 1
-            self.tree.drop_state(node)
-            return False
-        self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
-        self._forked.grow(seq, node.end - self.tree.tip[seq].end)
+            return False  # it was dropped, perhaps for what left the cells
+        self.restored_tokens += node.end if whole else len(node.tokens)
         self.tree.attach_sequence(seq, node)
         self._peak = max(self._peak, self.used_cells)
         return True
@@ -281,8 +245,6 @@ class Cache:
 
     def advance(self, seq: int, tokens: Sequence[int], written: bool = False) -> None:
         """Record that ``tokens`` were decoded for ``seq``. Cells evaluated twice are freed if possible."""
-        if self.tree.whole:
-            self._forked.grow(seq, len(tokens))
         for source, start, end in self.tree.advance(seq, tokens, written):
             if not self.tree.whole:
                 self.native.remove(seq, start, end)
@@ -339,7 +301,6 @@ class Cache:
         """Give back ``seq`` and everything that only it holds in cells."""
         self.native.remove(seq)
         self.tree.remove_sequence(seq)
-        self._forked.drop(seq)
         self.idle.discard(seq)
         self._free.append(seq)
 
@@ -349,7 +310,6 @@ class Cache:
         self.native.clear()
         self.tree.clear()
         self.idle.clear()
-        self._forked = ForkedCells()
         self._peak = 0
         self._free = list(range(self.native.sequences - 1, -1, -1))
 

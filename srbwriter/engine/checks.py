@@ -56,7 +56,8 @@ class Checks:
         """Check a verb and its arguments."""
         verb, n, request = VERBS.get(command.verb), 1, command.generation.request
         for argument, given in zip(verb.arguments, command.args, strict=True) if verb is not None else ():
-            for value in limits.one_or_each(argument.name, given, n) if argument.each else (given,):
+            each = argument.name in ("sampling", "stop")  # of several branches one or one for each
+            for value in limits.one_or_each(argument.name, given, n) if each else (given,):
                 argument.check(command.verb, value)
                 if isinstance(value, Sampling):
                     self._check_rules(request, (value,), ())
@@ -64,7 +65,7 @@ class Checks:
                     self._check_rules(request, (), (value,))
                 elif isinstance(value, tuple):
                     limits.check_ids(command.verb, value, self.n_vocab)
-            if argument.kinds == ("branches",):
+            if argument.name == "n":
                 n, have = given, len(command.generation.branches)
                 if not 1 <= n <= self.max_branches:
                     raise LimitExceeded(n, self.max_branches)

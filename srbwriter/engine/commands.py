@@ -16,8 +16,6 @@ from .active import ActiveBranch, ActiveRequest
 from .constraints import PrefixConstraint
 from .generation import BEYOND_THE_END, Command, Generation
 from .model import Model
-from .parameters import notation
-from .prompt import typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
 from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop, for_each
@@ -155,30 +153,6 @@ class Commands:
         active.set_stop(branch.stop_rule)
         self._revive(active)
 
-    def append(self, active: ActiveBranch, text: str, go_on: bool) -> None:
-        branch, request = active.branch, active.request
-        if not text:
-            return
-        goes_on = branch.live or go_on
-        self.loop.detach(active)
-        if branch.live:
-            active.flush()
-        active.drop_half_spelt()
-        if go_on and not branch.live:
-            active.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
-        before = active.text_without_tokens
-        if not active.buffer.ids:
-            branch.overlap = len(request.pending_text)
-        heals = goes_on and request.asked.heal and not notation(active.sampling)
-        new = typed(self.model, before + text, text if heals else "")
-        kept = len(new.ids) - new.unfinished.tokens
-        active.add_typed(text, new.ids[:kept], new.ends[:kept], len(before))
-        if kept < len(new.ids):
-            active.restart_text(len(new.unfinished.text))
-            active.heal = PrefixConstraint(self.model.piece_index, new.unfinished.text.encode())
-        if go_on or branch.live and branch.state is not BranchState.PAUSED:
-            self._revive(active)
-
     # ---- other rules
 
     def change(self, active: ActiveBranch, sampling: Sampling | None, stop: Stop | None) -> None:
@@ -288,5 +262,3 @@ def prepare(command: Command, model: Model) -> None:
         for value in cast("tuple[Any, ...]", argument) if isinstance(argument, tuple) else (argument,):
             if isinstance(value, Sampling):
                 request.compile_constraint(value)
-    if command.verb == "append" and request.asked.heal:
-        _ = model.piece_index

@@ -14,7 +14,6 @@ import hashlib
 import json
 import logging
 import os
-import struct
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,19 +32,19 @@ from .tree import State, common_prefix
 log = logging.getLogger(__name__)
 
 SUFFIX = ".kv"
-_DIGEST = 16  # bytes of BLAKE2b
-_HEAD = struct.Struct(f"<15sI{_DIGEST}s")  # before the header of a record: mark, length, digest
-_MARK = b"srbwriter kv 3\n"
+_DIGEST = 32  # letters
 _LONGEST_HEADER = 1 << 24
 _DAMAGED = "no saved session, or a damaged one"
 
 Bytes = NDArray[np.uint8]
-_NOTHING: Bytes = np.empty(0, np.uint8)
 
 
 @dataclass(eq=False, slots=True)
 class Record:
-    """The state of ``tokens`` from position ``start`` on; ``size`` is that of the state in bytes."""
+    """The state of ``tokens`` from position ``start`` on; ``size`` is that of the state in bytes.
+
+    In a file it is a digest, a line of JSON, which it is of, and the state.
+    """
 
     file: StoryFile
     parent: int  # -1 for none
@@ -82,7 +81,7 @@ class StoryFiles:
         self.folder, self.key, self.budget = folder / key, key, budget
         self._files: list[StoryFile] = []  # the one written last comes last
         self._writing: Future[None] | None = None
-        self._writer: ThreadPoolExecutor | None = None
+        self._writer = ThreadPoolExecutor(1, "srbwriter-kv")
         with contextlib.suppress(OSError):
             found = [path for path in self.folder.iterdir() if path.suffix == SUFFIX and path.is_file()]
             self._files = [self._open(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
@@ -160,8 +159,6 @@ class StoryFiles:
                     new.append((record, state.data))
                 parent = places[id(state.record)]
         if new:
-            if self._writer is None:
-                self._writer = ThreadPoolExecutor(1, "srbwriter-kv")
             with contextlib.suppress(RuntimeError):  # the program ends
                 self._writing = self._writer.submit(self._append, file, new)
 
@@ -172,8 +169,7 @@ class StoryFiles:
 
     def close(self) -> None:
         """Write what waits and end the thread."""
-        if self._writer is not None:
-            self._writer.shutdown()
+        self._writer.shutdown()
 
     def clear(self) -> None:
         """Remove every file."""
@@ -247,7 +243,7 @@ def write_session(path: Path, key: str, ids: Sequence[int], states: Sequence[Sta
                 record = Record(file, place - 1, state.start, [*state.tokens], state.size)
                 _write(out, record, key, state.data)
             end = Record(file, len(states) - 1, held, [*ids[held:]], 0)  # where the ids end
-            _write(out, end, key, _NOTHING)
+            _write(out, end, key, np.empty(0, np.uint8))
             size = out.tell()
         beside.replace(path)
     except OSError:
@@ -287,10 +283,10 @@ def state_key(model: Path, *kind: str) -> str:
 
 
 def _write(out: BinaryIO, record: Record, key: str, data: Bytes) -> None:
-    record.digest = _digest(data.data).hex()
+    record.digest = _digest(data.data)
     header = {name: getattr(record, name) for name in ("parent", "start", "tokens", "size", "salt", "digest")}
-    text = json.dumps({"key": key, **header}).encode()
-    out.write(_HEAD.pack(_MARK, len(text), _digest(text)) + text)
+    line = json.dumps({"key": key, **header}).encode() + b"\n"
+    out.write(_digest(line).encode() + line)
     record.offset = out.tell()
     out.write(data.data)
 
@@ -302,12 +298,10 @@ def _records(source: BinaryIO, file: StoryFile, key: str) -> Iterator[Record]:
     """
     size = os.fstat(source.fileno()).st_size
     while source.tell() < size:
-        head = source.read(_HEAD.size)
-        mark, length, digest = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0, b"")
-        text = source.read(min(length, _LONGEST_HEADER))
-        if mark != _MARK or digest != _digest(text):
+        digest, line = source.read(_DIGEST), source.readline(_LONGEST_HEADER)
+        if digest != _digest(line).encode():
             raise ValueError(_DAMAGED)
-        header: dict[str, Any] = json.loads(text)
+        header: dict[str, Any] = json.loads(line)
         if header.pop("key") != key:
             raise ValueError("a session of another model, build or kind of cache")
         record = Record(file, **header, offset=source.tell())
@@ -321,14 +315,14 @@ def _read_state(source: BinaryIO, record: Record) -> Bytes:
     """Return the state of a record. Raises ValueError if it is damaged."""
     source.seek(record.offset)
     data = source.read(record.size)
-    if _digest(data).hex() != record.digest:
+    if _digest(data) != record.digest:
         raise ValueError(_DAMAGED)
     return np.frombuffer(data, np.uint8)
 
 
-def _digest(data: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(data, digest_size=_DIGEST).digest()
+def _digest(data: bytes | memoryview) -> str:
+    return hashlib.blake2b(data, digest_size=_DIGEST // 2).hexdigest()
 
 
 def _digest_salt(salt: str) -> str:
-    return _digest(salt.encode()).hex() if salt else ""
+    return _digest(salt.encode()) if salt else ""

@@ -1,13 +1,13 @@
-"""Vectors of texts, on a context of their own.
+"""Vectors of texts, on a context of their own, whose rows are vectors instead of probabilities.
 
 The context is made for the first text, so that it costs nothing before; no step of the engine waits for it.
-Knows the model and its tokens; knows no branches.
+Every row of it is an output, so its memory is bounded by the rows of one decode. Knows no branches.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
@@ -18,18 +18,27 @@ from numpy.typing import NDArray
 from . import limits
 from .cores import count_cores
 from .model import Model
-from .native.adapters import set_adapters
-from .native.embedding import EmbeddingContext
-from .types import ContextOverflow, EngineClosed, EngineOptions, InvalidRequest, NotANumber
+from .native.batch import Batch
+from .native.context import context_params, set_adapters
+from .native.library import library
+from .types import (
+    ContextOverflow,
+    EngineClosed,
+    EngineOptions,
+    InvalidRequest,
+    ModelError,
+    NativeError,
+    NotANumber,
+)
 
 Pooling = Literal["mean", "cls", "last"]
 Vector: TypeAlias = "NDArray[np.float32]"
 
 _NAMES: Sequence[str] = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
+_NO_POOLING = 0
 _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
 _MOST_ROWS = 512
-_WHOLE = 2048  # tokens of a text that has to be computed in one piece
 
 
 class Embedding(NamedTuple):
@@ -42,22 +51,19 @@ class Embedding(NamedTuple):
 class Embedder:
     """Computes the embeddings of one engine, each request on a thread of its own, one after the other.
 
-    Any thread may call the methods. ``busy`` says whether the engine writes meanwhile, with the cores.
+    Any thread may call the methods. ``busy`` says whether the engine writes meanwhile, with the cores. A text
+    has ``longest`` tokens at most. ``pooling`` is the model's own; the mean where its file names none.
     """
 
     def __init__(self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool]) -> None:
-        self._model, self._options, self._busy = model, options, busy
+        self._model, self._options, self._busy, self.longest = model, options, busy, window
         self._threads = options.threads_batch or options.threads or count_cores()
-        key = model.architecture
-        self._causal = model.metadata.get(f"{key}.attention.causal", "true") != "false"
-        self.longest = window if self._causal else min(window, _WHOLE)
-        """Tokens that one text may have."""
-        kind = model.metadata.get(f"{key}.pooling_type", "0")
+        kind = model.metadata.get(f"{model.architecture}.pooling_type", "0")
         own = options.pooling or (_NAMES[int(kind)] if kind.isdecimal() and int(kind) < len(_NAMES) else "")
         self.pooling: Pooling = cast("Pooling", own if own in get_args(Pooling) else "mean")
-        """The model's own pooling; the mean where its file names none."""
         self._turn = threading.Lock()  # of the context
-        self._context: EmbeddingContext | None = None
+        self._context = self._cells = 0  # llama_context *, and the tokens that it takes
+        self._rows = max(8, min(_MOST_ROWS, _OUTPUT_BYTES // (4 * model.n_vocab)))  # of one decode
         self._closed = False
 
     def embed(
@@ -93,12 +99,13 @@ class Embedder:
             self._turn.release()
 
     def _free(self) -> None:
-        context, self._context = self._context, None
-        if context is not None:
-            context.close()
+        if self._context:
+            library().llama_free(self._context)
+        self._context = self._cells = 0
 
     def _read(self, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
-        if not _is_list(texts) or not all(isinstance(text, str) or _is_list(text) for text in texts):
+        given = cast("Sequence[object]", texts)
+        if isinstance(texts, str) or not all(isinstance(text, Sequence) for text in given):
             raise InvalidRequest("input", "expected a list of texts, or of lists of token ids")
         if not 0 < len(texts) <= limits.TEXTS:
             raise InvalidRequest("input", f"{len(texts)} texts, 1 to {limits.TEXTS} are possible")
@@ -122,32 +129,45 @@ class Embedder:
     def _embed(
         self, ids: list[int], way: Pooling, normalize: int, done: Future[list[Embedding]]
     ) -> Embedding:  # fmt: skip
-        threads = 1 if self._busy() else self._threads
-        rows = self._context_for(len(ids)).evaluate(
-            ids, threads, lambda: not self._closed and not done.cancelled()
-        )
-        if rows is None:
-            raise EngineClosed("the engine was closed")
+        rows = self._evaluate(ids, lambda: not self._closed and not done.cancelled())
         if not np.isfinite(rows).all():
             raise NotANumber()
         pooled = {"mean": rows.mean(axis=0, dtype=np.float64), "cls": rows[0], "last": rows[-1]}[way]
         return Embedding(normalized(pooled.astype(np.float32), normalize), len(ids))
 
-    def _context_for(self, tokens: int) -> EmbeddingContext:
-        """Return the context, which is large enough for a text of so many tokens."""
-        if self._context is None or self._context.cells < tokens:
+    def _evaluate(self, ids: list[int], wanted: Callable[[], bool]) -> NDArray[np.float32]:
+        """Return the vector of each token of a text. Raises EngineClosed once it is not ``wanted``."""
+        lib, model, found = library(), self._model, list[NDArray[np.float32]]()
+        if self._cells < len(ids):
             self._free()
-            model, cells = self._model, max(_LEAST_CELLS, 1 << (tokens - 1).bit_length())
-            rows = cells  # of one decode: a whole text, where each token sees those after it
-            if self._causal:
-                rows = max(8, min(_MOST_ROWS, _OUTPUT_BYTES // (4 * model.n_vocab)))
-            self._context = EmbeddingContext(model.pointer, cells, rows, self._options, str(model.path))
-            set_adapters(self._context.pointer, model.adapters)
-        return self._context
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping | Set)
+            cells = max(_LEAST_CELLS, 1 << (len(ids) - 1).bit_length())
+            params = context_params(self._options)
+            params.n_ctx, params.n_seq_max, params.n_batch, params.n_ubatch = cells, 1, self._rows, self._rows
+            params.embeddings, params.pooling_type = True, _NO_POOLING
+            self._context = int(lib.llama_init_from_model(model.pointer, params) or 0)
+            if not self._context:
+                problem = f"no room for embeddings of {cells} tokens"
+                raise ModelError(str(model.path), problem, "lower --ctx-size")
+            self._cells = cells
+            set_adapters(self._context, model.adapters)
+        threads, width = 1 if self._busy() else self._threads, int(lib.llama_model_n_embd_out(model.pointer))
+        lib.llama_set_n_threads(self._context, threads, threads)
+        lib.llama_memory_clear(lib.llama_get_memory(self._context), True)
+        batch = Batch(self._rows, (0,))
+        for start in range(0, len(ids), self._rows):
+            if not wanted():
+                raise EngineClosed("the engine was closed")
+            piece = ids[start : start + self._rows]
+            batch.clear()
+            batch.add_run(piece, start, 0, True)
+            if code := lib.llama_decode(self._context, batch.take()):
+                raise NativeError("llama_decode", code)
+            lib.llama_synchronize(self._context)
+            first = lib.llama_get_embeddings_ith(self._context, 0)
+            if not first:
+                raise NativeError("llama_get_embeddings_ith", 0)
+            found.append(np.ctypeslib.as_array(first, (len(piece), width)).copy())
+        return np.concatenate(found)
 
 
 def normalized(vector: Vector, how: int) -> Vector:

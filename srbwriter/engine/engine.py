@@ -1,8 +1,7 @@
 """The library face: load a model, submit requests, read what they become.
 
 One thread owns the native context (or the caller, with ``thread=False``); every public method
-here may be called from any thread. The thread refers to the engine weakly: one that nobody holds any more,
-nor any request of it, is closed.
+here may be called from any thread.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -25,28 +24,32 @@ from typing import Any
 from srbwriter.paths import expanded
 
 from .active import ActiveRequest
-from .adapters import key_of, load_adapters
+from .backend import close_at_exit
 from .cache import Cache
 from .capabilities import Capabilities, Feature
 from .checks import Checks
 from .commands import Call, make_request, prepare
-from .devices import gpus
 from .disk import StoryFiles, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling
-from .ending import close_at_exit
 from .generation import Command, Generation
 from .infill import NO_MARKS
-from .kv_cache import check_cache
 from .model import Model
 from .native.context import Context, flash_attention
-from .native.devices import read_devices
 from .native.spin import on_own_thread
-from .native.weights import Progress, refuse_unsafe_tensors
+from .native.weights import Progress, load_adapter
 from .prompt import assemble
 from .sampling import check_rules
 from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import all_memory, check_options, host_budget, open_context, threads_of, uses_gpu, where_it_runs
+from .sizing import (
+    check_cache_types,
+    check_options,
+    host_budget,
+    open_context,
+    threads_of,
+    uses_gpu,
+    where_it_runs,
+)
 from .tree import PRIVATE
 from .types import (
     EngineClosed,
@@ -71,8 +74,6 @@ SWITCH_INTERVAL = 5e-4
 5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
 LOGITS_BYTES = 64 << 20
 """Of stored logits, at most; they take an eighth of what states may take in memory."""
-FAILURES = 3
-"""Steps in a row that may fail, until the engine is given up."""
 
 
 class Engine:
@@ -124,12 +125,11 @@ class Engine:
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options),
         )  # fmt: skip
-        self.embedder = Embedder(model, options, window, scheduler.queue.has_wanted_requests)
+        self.embedder = Embedder(model, options, window, lambda: scheduler.queue.busy)
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._closing = False
         self._dead: BaseException | None = None  # why it failed for good
-        self._failures = 0  # steps in a row
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
 
@@ -171,13 +171,12 @@ class Engine:
 
     @classmethod
     def _load(cls, file: Path, options: EngineOptions, on_progress: Progress) -> Engine:
-        refuse_unsafe_tensors(file)
-        devices = gpus(read_devices() if uses_gpu(options) else ())
-        of_gpus = sum(device.total for device in devices if not device.shared)
-        check_cache(file, options, all_memory() + of_gpus)
+        check_cache_types(file, options)
         model = Model(file, options, on_progress)
         try:
-            load_adapters(model, options)
+            model.adapters = [
+                (load_adapter(model.pointer, expanded(name)), scale) for name, scale in options.lora
+            ]
             context, window = open_context(model, options)
         except EngineError:
             model.close()
@@ -201,10 +200,6 @@ class Engine:
             log.error("the engine is still in a step, and is freed when that ends")
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
-
-    def __del__(self) -> None:
-        if "_stepper" in self.__dict__:  # else it was never whole
-            self.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -424,17 +419,12 @@ class Engine:
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
-        counters, queue = scheduler.counters, scheduler.queue
-        requests = list(queue.requests)
+        queue = scheduler.queue
         return EngineStats(
             prompt_tokens=queue.prompt_tokens,
             reused_tokens=queue.reused_tokens,
-            prompt_rows=counters.prompt_rows,
-            branch_rows=counters.branch_rows,
             generated_tokens=scheduler.loop.generated,
-            decodes=counters.decodes,
-            prompt_seconds=counters.prompt_seconds,
-            decode_seconds=counters.decode_seconds,
+            **asdict(scheduler.counters),
             used_cells=cache.used_cells,
             total_cells=self._context.cells,
             used_sequences=cache.used_sequences,
@@ -442,9 +432,8 @@ class Engine:
             disk_bytes=0 if cache.files is None else cache.files.bytes,
             saved_tokens=cache.saved_tokens,
             restored_tokens=cache.restored_tokens,
-            damaged_states=cache.damaged,
-            live_branches=len(scheduler.queue.running),
-            waiting_requests=sum(1 for r in requests if not r.running),
+            live_branches=len(queue.running),
+            waiting_requests=sum(all(b.seq < 0 for b in r.branches) for r in list(queue.requests)),
         )
 
     @property
@@ -462,7 +451,8 @@ class Engine:
     def _session_key(self) -> str:
         """Names the states that this engine makes."""
         options = self.options
-        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
+        adapters = (f"{state_key(expanded(name))} {scale}" for name, scale in options.lora)
+        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *adapters)
         return state_key(self.model.path, *kind)
 
     def _check_open(self) -> None:
@@ -511,46 +501,34 @@ class Engine:
         if sys.getswitchinterval() > SWITCH_INTERVAL:
             sys.setswitchinterval(SWITCH_INTERVAL)
         self._scheduler.overlaps = uses_gpu(self.options)
-        self._thread = threading.Thread(
-            target=self._run, args=(weakref.ref(self), self._wake, self.options.nice),
-            name="srbwriter-engine", daemon=True,
-        )  # fmt: skip
+        self._thread = threading.Thread(target=self._run, name="srbwriter-engine", daemon=True)
         self._thread.start()
         close_at_exit(self)
 
-    @staticmethod
-    def _run(engine: weakref.ref[Engine], wake: threading.Event, nice: int) -> None:
-        """Step an engine until it is closed, or nobody holds it any more, nor any request of it."""
+    def _run(self) -> None:
+        """Step until the engine is closed."""
+        nice = self.options.nice
         if nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
             thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + nice)
-        while (held := engine()) is not None and held.alive:
-            rest = held._step_until_rest()
-            del held
-            wake.wait(rest)
-
-    def _step_until_rest(self) -> float | None:
-        """Step while there is anything to do; return the seconds until there is, None for no end."""
         try:
-            while not self._closing:
+            while self.alive:
                 self._wake.clear()
                 if not self._step():
-                    return self._scheduler.seconds_to_work(time.monotonic())
+                    self._wake.wait(self._scheduler.seconds_to_work(time.monotonic()))
         except BaseException as error:  # nothing that foreign code raises; but nobody is to wait for ever
             log.critical("the engine thread ends", exc_info=error)
             self._dead = error
             self._abandon()
-        return None
 
     def _step(self) -> bool:
-        """One step. A failure ends the running requests, not the engine, unless it keeps failing."""
+        """One step. A failure ends the running requests, not the engine, unless that fails, too."""
         with self._owner:
             if not self.alive:
                 return False
             self._stepper = threading.get_ident()
             try:
                 busy = self._scheduler.step()
-                self._failures = 0
             except BaseException as error:
                 self._recover(error)
                 busy = True
@@ -564,15 +542,12 @@ class Engine:
 
     def _recover(self, error: BaseException) -> None:
         log.error("an engine step failed", exc_info=error)
-        self._failures += 1
         try:
             known = isinstance(error, EngineError)
             self._scheduler.fail_all(error if known else NativeError("engine step", repr(error)))
         except BaseException as second:
             log.exception("the engine could not recover")
-            self._failures, error = FAILURES, second
-        if self._failures >= FAILURES:
-            self._dead = error
+            self._dead = second
             self._abandon()
 
     def _abandon(self) -> None:
@@ -595,12 +570,8 @@ class Engine:
                 self._cache.write_story(at_end=True)
             except EngineError as error:
                 log.warning("the story's state is not written: %s", error)
-        for generation in list(self._generations):
-            generation.engine_state.close()
         if files is not None:
             files.close()
         self._scheduler.loop.pool.close()
-        if "_sequences" in self.__dict__:
-            self._sequences.close()
         self._context.close()
         self.model.close()

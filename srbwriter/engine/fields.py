@@ -171,11 +171,6 @@ def parameters_of(kind: type[Struct]) -> tuple[Parameter, ...]:
     )
 
 
-@cache
-def _texts_of(kind: type[Struct]) -> tuple[Parameter, ...]:
-    return tuple(row for row in parameters_of(kind) if row.kind in ("text", "texts", "biases"))
-
-
 def _annotated(hint: Any) -> Any:
     """Return the part of a type that has a :func:`knob`; None where none has."""
     return next((part for part in (hint, *get_args(hint)) if hasattr(part, "__metadata__")), None)
@@ -222,9 +217,9 @@ def check_fields(value: Struct, plain: Any = None) -> None:
             parameter.check(getattr(value, parameter.field))
         words, _, field = str(error).partition(" - at `$.")
         raise InvalidRequest(re.split(r"[.\[`]", field)[0], words.replace("`", "")) from None
-    for parameter in _texts_of(kind):
-        if given := getattr(value, parameter.field):
-            parameter.check_rest(given)
+    for row in parameters_of(kind):
+        if row.kind in ("text", "texts", "biases") and (given := getattr(value, row.field)):
+            row.check_rest(given)
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -52,7 +52,6 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
 
@@ -190,13 +189,6 @@ class Branch:
             raise InvalidRequest("rewind", "give exactly one of tokens, chars and sentences")
         self._post("rewind", tokens, chars, sentences, seed)
 
-    def append(self, text: str, go_on: bool = False) -> None:
-        """Add ``text`` to the branch as if the model had written it; a writing branch continues from there.
-
-        A branch that has ended stays so, unless ``go_on`` is true: then it writes as much as after `extend`.
-        """
-        self._post("append", text, go_on)
-
     def change(self, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
         """Sample the next tokens differently, or end by other rules; an unset seed keeps the branch's own.
 
@@ -212,7 +204,7 @@ class Branch:
         self._post("set_prompt", prompt)
 
     def _post(self, verb: str, *args: Any) -> None:
-        self.generation.send(Command(verb, self.generation, self.index, args))
+        self.generation.post(Command(verb, self.generation, self.index, args))
 
 
 BEYOND_THE_END = 12
@@ -310,7 +302,7 @@ class Generation:
 
     def cancel(self) -> None:
         """Stop every branch, keep the text."""
-        self.send(Command("cancel", self))
+        self.post(Command("cancel", self))
 
     def add_branch(
         self, n: int = 1, sampling: Sampling | tuple[Sampling, ...] | None = None,
@@ -322,7 +314,7 @@ class Generation:
         ``sampling`` and ``stop`` are one for all of them, or a tuple of one for each. With ``begin`` they
         begin with these tokens, followed by none of ``without``.
         """
-        self.send(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
+        self.post(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
 
     def promote(self, priority: Priority = Priority.NORMAL) -> None:
         """Raise the priority of a request, a prefetch for example. Its text stays.
@@ -335,11 +327,7 @@ class Generation:
             raise InvalidRequest(
                 "priority", f"{priority.name} is no promotion from {self.request.priority.name}"
             )
-        self.send(Command("promote", self, -1, (priority,)))
-
-    def send(self, command: Command) -> None:
-        """Give a verb to the engine. Raises InvalidRequest for one that cannot be carried out."""
-        self.post(command)
+        self.post(Command("promote", self, -1, (priority,)))
 
     def expect(self, command: Command) -> None:
         """Note that a verb is under way, after which a request that was done may not be."""

@@ -27,9 +27,6 @@ PROMPTS = 128
 TEXTS = 2048
 """Texts of one request for embeddings."""
 
-VALUES = 1 << 24
-"""Numbers of all vectors of one request."""
-
 BRANCHES = 1024
 """Branches that a request may have had in all, those that were added later included."""
 

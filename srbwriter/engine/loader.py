@@ -9,11 +9,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
-
-from srbwriter.gguf import Damaged, pairs
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from .types import Cancelled, EngineClosed, EngineError, EngineOptions, describe_error
 
@@ -32,20 +29,14 @@ Fit: TypeAlias = Callable[["str | os.PathLike[str]", EngineOptions], tuple[Engin
 """Fits options to the memory of this machine; gives them with what to tell the writer about it."""
 
 
-class Load(Protocol):
-    """Load an engine, as ``Engine.load`` does; raises Cancelled when it is stopped."""
-
-    def __call__(
-        self, path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
-    ) -> Backend: ...
+Load: TypeAlias = Callable[..., "Backend"]
+"""Loads an engine, as ``Engine.load`` does; raises Cancelled when it is stopped."""
 
 
-def _load_engine(
-    path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
-) -> Backend:
+def _load_engine(*arguments: Any, **more: Any) -> Backend:
     from .engine import Engine  # loads the native library: a second or so, better spent on the thread
 
-    return Engine.load(path, options, on_progress=on_progress)
+    return Engine.load(*arguments, **more)
 
 
 class EngineLoader:
@@ -85,21 +76,10 @@ class EngineLoader:
         """A load of the same model, not begun."""
         return EngineLoader(self._path, self.options, self._load, self._fit, self._notify, self._name)
 
-    @cached_property
+    @property
     def name(self) -> str:
-        """What the model calls itself, or its file is called: known before anything is loaded."""
-        if self._name:
-            return self._name
-        try:
-            with open(self.path, "rb") as file:
-                for key, value in pairs(file, self.path.stat().st_size):
-                    if key == "general.name" and isinstance(value, str) and value:
-                        return value
-                    if key.startswith("tokenizer."):
-                        break  # the vocabulary, which is long; a name stands before it
-        except (OSError, Damaged):
-            pass  # whoever loads it says so
-        return self.path.stem
+        """What the model's file is called, or the model elsewhere."""
+        return self._name or self.path.stem
 
     def start(self) -> Self:
         """Begin to load; returns at once. A second call does nothing."""

@@ -27,14 +27,6 @@ _SLICE = (
 )
 
 
-def count_words(count: int) -> str:
-    """Return a number of parameters as models are named by it: ``8.5M``, ``7.2B``."""
-    for unit, size in (("B", 1e9), ("M", 1e6), ("K", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f}".removesuffix(".0") + unit
-    return str(count)
-
-
 class Model:
     """Weights and vocabulary of one GGUF file. Reading methods may be called from any thread."""
 
@@ -53,8 +45,7 @@ class Model:
         self.size = int(lib.llama_model_size(self.pointer))
         self.recurrent, self.hybrid = recurrent(self.pointer)
         self.metadata = weights.metadata(self.pointer)
-        # llama.cpp has names for the sizes that it knows, and a question mark for others.
-        self.description = weights.description(self.pointer).replace("?B", count_words(self.n_params))
+        self.description = weights.description(self.pointer).replace(" ?B", "")  # a size without a name
         self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab))
         self.add_eos = bool(lib.llama_vocab_get_add_eos(self.vocab))
         self.bos = _known(lib.llama_vocab_bos(self.vocab))
@@ -131,14 +122,6 @@ class Model:
         """Return what each token adds to a text. Raises InvalidRequest."""
         self.check_ids(ids)
         return [self.pieces.bytes[token] for token in ids]
-
-    def spelt(self, token: int) -> str | None:
-        """What one token writes; None where that is no whole characters."""
-        return self.pieces.text[token]
-
-    def begins_a_token(self, text: str) -> bool:
-        """Whether there is a token that begins with ``text``."""
-        return len(self.piece_index.beginning_with(text.encode("utf-8", "replace"))) > 0
 
     def special_text(self, token: int | None) -> str:
         """How a control token is written out; nothing for one the vocabulary lacks."""

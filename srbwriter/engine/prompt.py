@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, cast
 
 from .limits import check_prompt
@@ -56,11 +55,11 @@ def unfinished(model: Model, ids: Sequence[int], text: str) -> Unfinished:
     if not text or text.endswith("\n"):
         return found
     for count, token in enumerate(reversed(ids[1:][-MOST_HEALED:]), 1):
-        piece = model.spelt(token)
+        piece = model.pieces.text[token]
         if not piece or "\n" in piece or not text.endswith(piece + end):
             break
         end = piece + end
-        if count == 1 or model.begins_a_token(end):
+        if count == 1 or len(model.piece_index.beginning_with(end.encode("utf-8", "replace"))):
             found = Unfinished(count, end)
     return found
 
@@ -90,33 +89,6 @@ def read_prompt(
         ids += run.ids
         typed = ""
     return ids, last
-
-
-class Typed(NamedTuple):
-    """Typed text as tokens, how many characters of it there are after each, and what healing takes off."""
-
-    ids: Sequence[int]
-    ends: Sequence[int]
-    unfinished: Unfinished = Unfinished()
-
-
-_CONTINUATION = bytes(range(0x80, 0xC0))
-"""Bytes that begin no character of UTF-8."""
-
-
-def typed(model: Model, text: str, healed: str = "") -> Typed:
-    """Return the tokens of ``text`` that follows other text, and the unfinished end of ``healed`` in it.
-
-    A character that several tokens spell counts from the first of them on.
-    """
-    ids = model.tokenize_continuation(text)
-    end = unfinished(model, ids, healed)
-    pieces = model.token_pieces(ids)
-    data = text.encode("utf-8", "replace")
-    if b"".join(pieces) != data:  # the vocabulary writes it in another way, so nothing is known of the parts
-        return Typed(ids, [len(text)] * len(ids), end)
-    begun = accumulate(len(piece.translate(None, _CONTINUATION)) for piece in pieces)
-    return Typed(ids, list(begun), end)
 
 
 def _runs(prompt: object) -> Sequence[TokenRun]:

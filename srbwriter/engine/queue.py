@@ -93,10 +93,6 @@ class Queue:
         """Whether a branch of a request of this priority waits."""
         return any(b.waiting for r in self.requests if r.asked.priority is priority for b in r.branches)
 
-    def has_wanted_requests(self) -> bool:
-        """Whether any request is more than background work."""
-        return any(r.asked.priority is not Priority.BACKGROUND for r in self.requests)
-
     def seconds_of_rest(self, now: float) -> float:
         """Return the seconds until background and idle work may begin."""
         return max(self.last_worked + self.rest_seconds - now, 0.0)

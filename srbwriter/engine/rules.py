@@ -6,18 +6,14 @@ beginning of a match, that end is not shown yet. Knows no tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import regex
 
-from ..prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
+from ..prose import Scanner
 from .types import FinishReason, Stop
-
-SCANNERS: Mapping[str, Callable[[int], Scanner]] = {
-    "line": LineScanner, "sentence": SentenceScanner, "paragraph": ParagraphScanner
-}  # fmt: skip
 
 _CONTEXT = 64  # characters of earlier text from which a sentence is recognized
 
@@ -48,7 +44,7 @@ class StopRules:
         self._scanner: Scanner | None = None
         if stop.boundary is not None:
             context = (before + text[:floor])[-_CONTEXT:]
-            self._scanner = SCANNERS[stop.boundary](floor - len(context))
+            self._scanner = Scanner(stop.boundary, floor - len(context))
             self._scanner.feed(context)
             self._scanner.mark()
             self._scanner.feed(text[floor:])

@@ -23,7 +23,6 @@ from .native.library import library
 from .native.samplers import NEGATIVE_INFINITY, Sampler
 from .parameters import DEFAULT_ORDER, sampler_order, validate
 from .seeds import derive_seed
-from .siblings import check_together
 from .types import InvalidRequest, Request, Sampling, Stop
 
 if TYPE_CHECKING:
@@ -39,15 +38,17 @@ class Chain:
         length: how many tokens they look back.
         learns: whether the chain has to accept picked tokens.
         greedy: whether it takes the likeliest token.
+        draws: whether another may choose from what it leaves, by chance or the likeliest.
     """
 
     def __init__(
         self, members: Sequence[Sampler], memories: Sequence[Sampler], n_vocab: int,
-        *, length: int, learns: bool, greedy: bool,
+        *, length: int, learns: bool, greedy: bool, draws: bool,
     ) -> None:  # fmt: skip
-        self._join(members)
-        self._count, self._memories, self._n_vocab = len(members), tuple(memories), n_vocab
-        self.length, self.greedy = length, greedy
+        self.pointer: Sampler = native.join(members)
+        weakref.finalize(self, native.free, self.pointer).atexit = False
+        self._memories, self._n_vocab = tuple(memories), n_vocab
+        self.length, self.greedy, self.draws = length, greedy, draws
         self._accept = library().llama_sampler_accept if learns else None
 
     def pick(self, logits: NDArray[np.float32]) -> int:
@@ -80,25 +81,6 @@ class Chain:
         for sampler in self._memories:
             native.reset(sampler)
             native.accept_all(sampler, ids[-self.length :])
-
-    def _join(self, members: Sequence[Sampler]) -> None:
-        self.pointer: Sampler = native.join(members[:-1], members[-1])
-        self._free = weakref.finalize(self, native.free, self.pointer)
-        self._free.atexit = False
-
-    def free_candidates(self) -> None:
-        """Free the candidates that ``llama_sampler_sample`` leaves: 12 bytes a token of the vocabulary.
-
-        llama.cpp frees them only with their chain, so the samplers move to a new one.
-        """
-        members = [native.take_out(self.pointer, 0) for _ in range(self._count)]
-        self._free()
-        self._join(members)
-
-    def close(self) -> None:
-        """Free the native chain; closing twice does nothing."""
-        self.pointer = None
-        self._free()
 
 
 _UNTRUNCATED = frozenset({"penalties", "dry", "temperature"})  # what greedy and mirostat keep
@@ -141,18 +123,18 @@ def check_sampling(sampling: Sampling, model: Model) -> None:
         raise InvalidRequest("sampling", "its sequences must be tuples") from None
 
 
-def check_rules(model: Model, request: Request, samplings: Sequence[Sampling], _: Sequence[Stop]) -> None:
-    """Raise InvalidRequest for settings that branches of a request cannot sample by, alone or together."""
+def check_rules(model: Model, _: Request, samplings: Sequence[Sampling], __: Sequence[Stop]) -> None:
+    """Raise InvalidRequest for settings that branches of a request cannot sample by."""
     for sampling in samplings:
         check_sampling(sampling, model)
-        check_together(request.siblings, sampling)
 
 
 class SamplerTemplate:
     """Chains for any number of branches that sample alike; made once, since DRY's scan takes long.
 
-    ``n_ctx`` tokens are the whole context. ``banned`` tokens are never chosen. Raises InvalidRequest for
-    values outside their ranges and for what the model cannot do.
+    ``n_ctx`` tokens are the whole context, and ``history_length`` before the next one matter. ``banned``
+    tokens are never chosen. Raises InvalidRequest for values outside their ranges and for what the model
+    cannot do.
     """
 
     def __init__(
@@ -163,23 +145,12 @@ class SamplerTemplate:
         self.sampling = replace(_within(sampling, n_ctx), logit_bias=sampling.logit_bias + forbidden)
         self._model = model
         self._stages: list[_Stage] = []
-        self._free = weakref.finalize(self, _free_prototypes, self._stages)
-        self._free.atexit = False
-        try:
-            self._stages += self._members()
-            self._selector = _selector(self.sampling, model)
-        except BaseException:
-            self.close()
-            raise
-        self.history = any(stage.prototype for stage in self._stages)
-        self._remembers = self.history or self._selector.name == "adaptive_p"
-
-    @property
-    def history_length(self) -> int:
-        """How many tokens before the next one matter."""
+        weakref.finalize(self, _free_prototypes, self._stages).atexit = False
+        self._stages += self._members()
+        self._selector = _selector(self.sampling, model)
         names = {stage.name for stage in self._stages if stage.prototype}
         lengths = {"penalties": self.sampling.repeat_last_n, "dry": self.sampling.dry_penalty_last_n}
-        return max((n for name, n in lengths.items() if name in names), default=0)
+        self.history_length = max((n for name, n in lengths.items() if name in names), default=0)
 
     def prime(self, ids: Sequence[int]) -> None:
         """Make ``ids``, the end of the prompt, the history that every chain begins with."""
@@ -195,27 +166,18 @@ class SamplerTemplate:
         """
         stages = [*self._stages, self._selector]
         members: list[Sampler] = []
-        try:
-            for k, stage in enumerate(stages):
-                if stage.prototype:
-                    members.append(native.clone(stage.prototype))
-                    native.accept_all(members[-1], ids)
-                else:
-                    own = derive_seed(seed, (k + 1) % len(stages)) if stage.seeded else 0
-                    members.append(stage.make(own))
-        except BaseException:
-            for sampler in members:
-                native.free(sampler)
-            raise
+        for k, stage in enumerate(stages):
+            if stage.prototype:
+                members.append(native.clone(stage.prototype))
+                native.accept_all(members[-1], ids)
+            else:
+                members.append(stage.make(derive_seed(seed, (k + 1) % len(stages)) if stage.seeded else 0))
         return Chain(
             members, [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
-            self._model.n_vocab, length=self.history_length, learns=self._remembers,
-            greedy=self._selector.name == "greedy",
+            self._model.n_vocab, length=self.history_length, greedy=self._selector.name == "greedy",
+            learns=self.history_length > 0 or self._selector.name == "adaptive_p",
+            draws=self._selector.name in ("greedy", "dist"),
         )  # fmt: skip
-
-    def close(self) -> None:
-        """Free the prototypes; chains made from them live on. Closing twice does nothing."""
-        self._free()
 
     def _members(self) -> list[_Stage]:
         """The stages before the selector; those that do nothing are left out."""

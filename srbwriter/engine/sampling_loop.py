@@ -83,7 +83,7 @@ class SamplingLoop:
     def _make_ready(self, active: ActiveBranch) -> None:
         """Raise InvalidRequest for settings that cannot be built, and for text that breaks the constraint."""
         request, ids = active.request, active.buffer.ids
-        chain = active.chain if active.chain is not None and active.chain.pointer else None
+        chain = active.chain
         if chain is None or active.chain_state is ChainState.OUTDATED:
             # each position has a seed of its own, or the same random numbers would be drawn again
             seed = derive_seed(active.branch.seed, _PLACES + len(ids)) if ids else active.branch.seed
@@ -91,6 +91,8 @@ class SamplingLoop:
         elif active.chain_state is ChainState.STALE:
             chain.remember([*request.ids, *ids])
         active.chain_state = ChainState.CURRENT
+        if not chain.draws:  # it steers by its own choices
+            active.siblings = None
         if not ids and request.pending_prefix and active.base is request.ids and active.heal is None:
             active.spell_prompt_again()
             active.heal = PrefixConstraint(self.model.piece_index, request.pending_prefix)
@@ -317,8 +319,7 @@ class SamplingLoop:
         self.detach(active, row, kept)
         if not kept and not held:  # it was paused, or waits: what it wrote may be anywhere
             self.give_back(active)
-        if kept and active.chain is not None and active.chain.pointer:
-            active.chain.free_candidates()  # if the branch is continued, it draws what it would have drawn
+        if kept:  # if the branch is continued, it draws what it would have drawn
             active.forget_constraint()
         else:
             active.restart_sampling()

@@ -33,7 +33,7 @@ class SamplingPool:
     def __init__(self, cores: int, candidates: int = CANDIDATES) -> None:
         self.cores = cores
         self._candidates = candidates
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = ThreadPoolExecutor(WORKERS - 1, "srbwriter-sampling")
 
     def is_faster(self, rows: int, candidates: int) -> bool:
         """Whether so many rows, of so many candidates together, are drawn sooner by :meth:`draw`."""
@@ -44,8 +44,6 @@ class SamplingPool:
 
         No call runs any more when it returns or raises.
         """
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(WORKERS - 1, "srbwriter-sampling")
         drawn: dict[int, Drawn] = {}
         left = iter(range(len(rows)))  # of all threads: who is done early takes the next row
 
@@ -64,5 +62,4 @@ class SamplingPool:
 
     def close(self) -> None:
         """End the threads."""
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._threads.shutdown()

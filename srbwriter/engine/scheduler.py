@@ -177,6 +177,7 @@ class Scheduler:
     def fail_all(self, error: EngineError) -> None:
         """End every request with ``error``; the cache starts empty."""
         self.queue.fail_all(error)
+        self._idle_work_left = False  # or what failed then would fail for ever
         self.publish()
 
     # ---- planning
@@ -450,7 +451,7 @@ class Scheduler:
                 request.events.append(request.completed())
         self._publish_events()
         for request in finished:
-            request.close_templates()
+            request.templates.clear()
         if finished:
             self.queue.requests = [request for request in self.queue.requests if request.live]
 

@@ -199,11 +199,6 @@ class Sequences:
             sequence.chain.accept(token)
             sequence.accepted.append(token)
 
-    def close(self) -> None:
-        """Free the samplers; only for the engine."""
-        self._sequences.clear()
-        self._template.cache_clear()
-
     # ---- checks
 
     def _find(self, seq: object) -> _Sequence:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import InvalidRequest, NotANumber, Sampling
+from .types import NotANumber
 
 if TYPE_CHECKING:
     from .branch import ActiveBranch
@@ -89,19 +89,6 @@ def _chance(seed: int, *place: int) -> float:
     """A number in 0 … 1, less than 1, that looks like chance and is the same for the same place."""
     digest = blake2b(np.array(place, np.int64).tobytes(), digest_size=8, key=seed.to_bytes(8, "little"))
     return (int.from_bytes(digest.digest(), "little") >> 11) / 2**53
-
-
-def check_together(siblings: str, sampling: Sampling) -> None:
-    """Raise InvalidRequest for settings whose sampler does not leave the choice to another."""
-    if siblings == "independent" or sampling.temperature <= 0:
-        return
-    for name, on in (("mirostat", sampling.mirostat > 0), ("adaptive_target", sampling.adaptive_target >= 0)):
-        if on:
-            raise InvalidRequest(
-                "siblings",
-                f"branches cannot be drawn together with {name}, which steers by its own choices: "
-                f"turn that off, or let siblings be independent",
-            )
 
 
 def _distribution(chain: Chain, logits: Logits, constraint: Constraint | None) -> Distribution:

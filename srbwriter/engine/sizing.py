@@ -13,10 +13,9 @@ import msgspec
 from .cores import count_cores
 from .devices import device_words
 from .fields import check_fields
-from .kv_cache import WHOLE_TYPES
 from .model import Model
-from .native.adapters import set_adapters
-from .native.context import MOST_THREADS, Context, has_gpu
+from .model_files import read_contents
+from .native.context import MOST_THREADS, Context, has_gpu, set_adapters
 from .native.devices import read_devices
 from .threads import Threads
 from .types import EngineOptions, InvalidRequest, ModelError
@@ -28,6 +27,8 @@ CPU_BATCH, GPU_BATCH = 512, 2048
 LEAST_CONTEXT = 16  # tokens
 RECURRENT_SEQUENCES = 16  # each of them costs a whole state
 MOST_HOST_BYTES = 8 << 30
+_WHOLE_TYPES = frozenset({"f32", "f16", "bf16"})  # of a cache, that keep each number by itself
+_BLOCK = 32  # numbers that each other type keeps together (``QK8_0``, ``QK4_0`` … in ggml-common.h)
 _GROUP = Path("/sys/fs/cgroup")
 _THREADS_EACH, _FEW_THREADS = 4, 16
 """Threads for each processor, and threads on any machine, that may be asked for: more wait for each other."""
@@ -49,7 +50,7 @@ def check_options(options: EngineOptions) -> None:
                 f"{value} is not in 1 … {most}, as this machine has {processors} processors; leave it out "
                 "to use as many as are fastest",
             )
-    if options.flash_attn == "off" and options.cache_type_v not in WHOLE_TYPES:
+    if options.flash_attn == "off" and options.cache_type_v not in _WHOLE_TYPES:
         raise InvalidRequest(
             "cache_type_v",
             f"{options.cache_type_v} needs flash attention: give --cache-type-v f16, or leave out "
@@ -57,6 +58,32 @@ def check_options(options: EngineOptions) -> None:
         )
     if not all(map(math.isfinite, options.tensor_split)):
         raise InvalidRequest("tensor_split", "each share must be a finite number")
+
+
+def check_cache_types(path: Path, options: EngineOptions) -> None:
+    """Raise ModelError for a type of KV cache whose blocks do not divide a head of the model.
+
+    llama.cpp ends the process while it makes such a context, or computes NaN. As in its ``load_hparams`` a
+    head is what the header says, else the embedding shared out among the heads.
+    """
+    header, _ = read_contents(path)
+    values = {key.partition(".")[2]: value for key, value in header.items()}  # without the architecture
+
+    def number(key: str) -> int:
+        value = values.get(key, 0)
+        return value if type(value) is int else 0
+
+    for which, kind in (("k", options.cache_type_k), ("v", options.cache_type_v)):
+        name = f"attention.{'key' if which == 'k' else 'value'}_length"
+        own = number(name) or number("embedding_length") // max(number("attention.head_count"), 1)
+        for size in () if kind in _WHOLE_TYPES else (own, number(f"{name}_swa")):
+            if size % _BLOCK:
+                raise ModelError(
+                    str(path),
+                    f"cache_type_{which} {kind} keeps {_BLOCK} numbers together, and a head of this model "
+                    f"has {size}, which {_BLOCK} does not divide",
+                    f"give --cache-type-{which} f16",
+                )
 
 
 def uses_gpu(options: EngineOptions) -> bool:
@@ -122,13 +149,3 @@ def host_budget(asked: int | None) -> int:
         most, used = (int((_GROUP / f"memory.{name}").read_text("ascii")) for name in ("max", "current"))
         free = min(free, max(most - used, 0))
     return min(free // 4, MOST_HOST_BYTES)
-
-
-def all_memory() -> int:
-    """Return the bytes of memory that this machine has, or that the control group grants."""
-    import psutil
-
-    most = int(psutil.virtual_memory().total)
-    with suppress(OSError, ValueError):
-        most = min(most, int((_GROUP / "memory.max").read_text("ascii")))
-    return most

@@ -530,7 +530,6 @@ class EngineOptions(Record, frozen=True):
     tensor_split: Annotated[tuple[float, ...], Meta(max_length=128)] = ()  # llama.cpp knows no more devices
     mlock: bool = False
     mmap: bool = True
-    numa: Literal["", "distribute", "isolate", "numactl"] = ""
     flash_attn: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"
     cache_type_v: CacheType = "f16"
@@ -585,6 +584,5 @@ class EngineStats(Record, frozen=True):
     disk_bytes: int = 0  # of states on disk
     saved_tokens: int = 0  # copied out of the cells
     restored_tokens: int = 0  # and back into them, instead of being evaluated again
-    damaged_states: int = 0  # that could not be read back
     live_branches: int = 0
     waiting_requests: int = 0

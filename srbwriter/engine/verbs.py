@@ -7,10 +7,12 @@ has a method for each verb.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from . import limits
+import msgspec
+from msgspec import Meta
+
 from .parameters import BY_NAME
 from .types import BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop
 
@@ -18,52 +20,43 @@ if TYPE_CHECKING:
     from .generation import Branch
 
 BranchVerb = Literal[
-    "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "append", "change", "set_prompt",
+    "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "change", "set_prompt",
 ]  # fmt: skip
 State = Literal["writing", "paused", "ended"]
-Kind = Literal["branches", "count", "seed", "text", "flag", "ids", "sampling", "stop", "priority"]
 
 
 STATE_WORDS: Mapping[State, str] = {
     "writing": "is still writing", "paused": "is paused", "ended": "has ended already"
 }  # fmt: skip
-_TYPES: Mapping[Kind, type] = {
-    "branches": int, "count": int, "seed": int, "text": str, "flag": bool, "ids": tuple,
-    "sampling": Sampling, "stop": Stop, "priority": Priority,
-}  # fmt: skip
-_SEED = BY_NAME["seed"]
 REQUIRED: Any = object()
 """The default of an argument that has to be given."""
+_NUMBER: Any = Annotated[int, Meta(ge=0)]
+_COUNT: Any = _NUMBER | None
+_IDS: Any = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a verb. None is a value where it is the default.
+    """One argument of a verb; ``kind`` is its type.
 
-    With ``each`` it may also be a tuple of one value for each new branch. ``field`` is its name in an HTTP
-    body where that is another; a sampling and a stop rule are fields of the body themselves.
+    ``field`` is its name in an HTTP body where that is another; a sampling and a stop rule are fields of the
+    body themselves.
     """
 
     name: str
-    kinds: tuple[Kind, ...]
+    kind: Any
     help: str
     default: Any = None
-    each: bool = False
     field: str = ""
 
     def check(self, verb: str, value: Any) -> None:
         """Raise InvalidRequest for a value of another kind, or one that is out of range."""
-        types = tuple(_TYPES[kind] for kind in self.kinds)
-        if value is None and self.default is None:
-            return
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise InvalidRequest(verb, f"it cannot take {value!r}")
-        if isinstance(value, int) and value < 0:
-            raise InvalidRequest(verb, f"{value} is less than 0")
-        if "seed" in self.kinds:
-            _SEED.check(value)
-        if isinstance(value, str):
-            limits.check_prompt("text", len(value))
+        if self.name == "seed" and value is not None:
+            BY_NAME["seed"].check(value)
+        try:
+            msgspec.convert(value, self.kind)
+        except msgspec.ValidationError:
+            raise InvalidRequest(verb, f"it cannot take {value!r}") from None
 
 
 @dataclass(frozen=True)
@@ -97,12 +90,12 @@ def state_of(branch: Branch) -> State:
 
 
 _LIVE: tuple[State, ...] = ("writing", "paused")
-_SAMPLING = Argument("sampling", ("sampling",), "how it chooses tokens; what is not given stays")
-_STOP = Argument("stop", ("stop",), "when it ends; what is not given stays")
-_SEEDED = Argument("seed", ("seed",), "where chance begins; a new seed is drawn without it")
+_SAMPLING = Argument("sampling", Sampling | None, "how it chooses tokens; what is not given stays")
+_STOP = Argument("stop", Stop | None, "when it ends; what is not given stays")
+_SEED = Argument("seed", _COUNT, "where chance begins; a new seed is drawn without it")
 _BEGIN = (
-    Argument("begin", ("ids",), "tokens to begin with", ()),
-    Argument("without", ("ids",), "tokens that may not follow those", ()),
+    Argument("begin", _IDS, "tokens to begin with", ()),
+    Argument("without", _IDS, "tokens that may not follow those", ()),
 )
 _VERBS = (
     Verb("stop", "End it here and keep its text.", states=_LIVE, ends=FinishReason.STOPPED, interrupts=True),
@@ -110,31 +103,26 @@ _VERBS = (
          ends=FinishReason.KILLED, interrupts=True),
     Verb("pause", "Hold it still.", states=("writing",)),
     Verb("resume", "Let it write on.", states=("paused",)),
-    Verb("reroll", "Start over from the prompt.", (_SEEDED, _SAMPLING, _STOP, *_BEGIN),
+    Verb("reroll", "Start over from the prompt.", (_SEED, _SAMPLING, _STOP, *_BEGIN),
          revives=True, interrupts=True),
     Verb("extend", "Write on from where it ended. With an argument, one that still writes gets it, too.",
-         (Argument("stop", ("stop", "count"), "so many tokens more, or a stop rule", field="max_tokens"),),
+         (Argument("stop", Stop | _COUNT, "so many tokens more, or a stop rule", field="max_tokens"),),
          states=("ended",), always="stop", revives=True),
     Verb("rewind", "Drop the last tokens, characters or sentences (exactly one of these) and write on.",
-         (Argument("tokens", ("count",), "so many"), Argument("chars", ("count",), "so many"),
-          Argument("sentences", ("count",), "so many"), _SEEDED), revives=True),
-    Verb("append", "Add text as if the model had written it; one that writes goes on from there.",
-         (Argument("text", ("text",), "the text", REQUIRED),
-          Argument("go_on", ("flag",), "let one that has ended write on, as much as after extend", False)),
-         revives=True),
+         (Argument("tokens", _COUNT, "so many"), Argument("chars", _COUNT, "so many"),
+          Argument("sentences", _COUNT, "so many"), _SEED), revives=True),
     Verb("change", "Choose the next tokens differently, or end by other rules; neither where one is refused.",
          (_SAMPLING, _STOP)),
     Verb("set_prompt", "Continue its text after another prompt.",
-         (Argument("prompt", ("ids",), "tokens that end as the request's do; none for those", REQUIRED),),
+         (Argument("prompt", _IDS, "tokens that end as the request's do; none for those", REQUIRED),),
          http=False),
     Verb("cancel", "Stop every branch and keep the text.", whole=True, http=False, ends=FinishReason.STOPPED,
          interrupts=True),
     Verb("add_branch", "Add branches of the prompt.",
-         (Argument("n", ("branches",), "how many", 1), replace(_SAMPLING, each=True),
-          replace(_STOP, each=True), *_BEGIN),
+         (Argument("n", int, "how many", 1), _SAMPLING, _STOP, *_BEGIN),
          whole=True, http=False, revives=True),
     Verb("promote", "Serve the request sooner from now on.",
-         (Argument("priority", ("priority",), "how soon", Priority.NORMAL),), whole=True, http=False),
+         (Argument("priority", Priority, "how soon", Priority.NORMAL),), whole=True, http=False),
 )  # fmt: skip
 VERBS: Mapping[str, Verb] = {verb.name: verb for verb in _VERBS}
 HTTP_VERBS = tuple(verb for verb in _VERBS if verb.http)

@@ -6,18 +6,9 @@ story or a face. ``pull`` is imported by name, since it loads an HTTP client.
 
 from __future__ import annotations
 
-from srbwriter.models.files import (
-    Cancelled,
-    DownloadError,
-    Header,
-    ModelsError,
-    is_model,
-    parts_of,
-    quantisation,
-    read_header,
-)
-from srbwriter.models.fit import Need, Run, free_memory, memory, memory_budget, need, size_words
-from srbwriter.models.local import LocalModel, Wanted, find, local_models, look_at, pulled, url_file
+from srbwriter.models.files import Cancelled, DownloadError, Header, ModelsError, is_model, read_header
+from srbwriter.models.fit import Need, free_memory, memory, need, size_words
+from srbwriter.models.local import LocalModel, find, local_models, look_at
 from srbwriter.models.recommended import (
     Machine,
     RecommendedModel,
@@ -29,8 +20,7 @@ from srbwriter.models.recommended import (
 
 __all__ = [
     "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
-    "RecommendedModel", "RecommendedModels", "Run", "Suitability",
-    "Wanted", "find", "free_memory", "is_model", "local_models",
-    "look_at", "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header",
-    "read_recommended", "recommend", "size_words", "url_file",
+    "RecommendedModel", "RecommendedModels", "Suitability", "find", "free_memory", "is_model",
+    "local_models", "look_at", "memory", "need", "read_header", "read_recommended",
+    "recommend", "size_words",
 ]  # fmt: skip

@@ -7,15 +7,11 @@ package, which always does, needs a second for a vocabulary of 128 000).
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import BinaryIO, NamedTuple, TypeAlias
 
-from srbwriter.gguf import Array, Damaged, Scalar, pairs
-
-SUFFIX = ".gguf"
+from srbwriter.gguf import Damaged, Texts, Value, pairs
 
 
 class ModelsError(Exception):
@@ -47,29 +43,15 @@ def unusable(path: Path, problem: str, cure: str = "") -> ModelsError:
 _SPLIT = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)
 """As llama.cpp's ``llama_split_path`` names them."""
 
-_QUANTISATION = re.compile(
-    r"(?:^|[^a-z0-9])((?:ud-)?(?:i?q\d(?:_[a-z0-9]+)*|tq\d_\d|mxfp4(?:_moe)?|nvfp4|bf16|f16|f32|fp16|fp32))"
-    r"(?=$|[^a-z0-9_])",
-    re.IGNORECASE,
-)
-"""The types that ``llama-quantize`` and the converters write into file names, and Unsloth's ``UD-``."""
-
 _NO_WRITER = re.compile(r"(?:^|[-_.])(?:mmproj|imatrix)(?:[-_.]|$)", re.IGNORECASE)
 """Files beside a model that write nothing: projectors of images, and measurements for quantising."""
 
 
-class Parts(NamedTuple):
-    """One file, or part ``number`` of several; ``stem`` is the name without that."""
-
-    stem: str
-    number: int = 1
-
-
-def parts_of(name: str) -> Parts:
-    """Return what a file name says about parts."""
+def part_of(name: str) -> tuple[str, int]:
+    """Return a file's name without its suffix, and which part of a model it is; 1 for a whole one."""
     if found := _SPLIT.match(name):
-        return Parts(found["stem"], int(found["number"]))
-    return Parts(name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name)
+        return found["stem"], int(found["number"])
+    return re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE), 1
 
 
 def part_names(name: str) -> list[str]:
@@ -81,33 +63,14 @@ def part_names(name: str) -> list[str]:
     return [f"{found['stem']}-{number:05d}-of-{found['count']}{name[-5:]}" for number in range(1, count + 1)]
 
 
-def quantisation(name: str) -> str:
-    """Return the quantisation a file name speaks of, in capitals; empty if it speaks of none."""
-    found = _QUANTISATION.findall(parts_of(PurePath(name).name).stem)
-    return found[-1].upper() if found else ""
-
-
 def is_model(name: str) -> bool:
     """Whether a file of this name may be a model that writes text."""
-    return name.lower().endswith(SUFFIX) and not _NO_WRITER.search(PurePath(name).name)
-
-
-def put_in_place(finished: Path, target: Path) -> None:
-    """Make ``finished`` be ``target``, and never replace one. Raises FileExistsError, or OSError."""
-    try:
-        os.link(finished, target)  # unlike a rename it fails rather than overwrite
-    except OSError:  # it is there, or a disk without links, such as exFAT
-        if target.exists():
-            raise FileExistsError(target) from None
-        finished.rename(target)
+    return name.lower().endswith(".gguf") and not _NO_WRITER.search(PurePath(name).name)
 
 
 # ---- headers
 
-Value: TypeAlias = "Scalar | list[int | float | bool]"
-
-_SHORT_ARRAY = 1 << 12
-"""Arrays up to this long are kept: one value for each layer. Longer ones are vocabularies."""
+_MOST_LAYERS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +83,6 @@ class Header:
     """
 
     architecture: str
-    name: str = ""
     kind: str = "model"
     context: int = 0
     layers: int = 0
@@ -133,35 +95,24 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of the file at ``path``. Raises ModelsError for any other content."""
+    """Read the header of the file at ``path``, up to the vocabulary once the shape of the model is known.
+
+    Raises ModelsError for any other content.
+    """
+    values: dict[str, Value] = {}
     try:
-        with path.open("rb") as file:
-            return parse_header(file, os.fstat(file.fileno()).st_size, path)
+        for key, value in pairs(path):
+            if not isinstance(value, Texts):
+                values[key] = value
+            elif key == "tokenizer.ggml.tokens":
+                values["tokens"] = len(value)
+                if f"{values.get('general.architecture')}.block_count" in values:
+                    break
+        return _header(values)
     except OSError as error:
         raise unusable(path, f"cannot be read ({error.strerror or error})") from error
-
-
-def parse_header(file: BinaryIO, size: int, path: Path) -> Header:
-    """Read a header from the first ``size`` bytes of ``file``. Raises ModelsError."""
-    try:
-        return _header(_values(file, size))
     except Damaged as error:
         raise unusable(path, error.problem, error.cure) from None
-
-
-def _values(file: BinaryIO, size: int) -> dict[str, Value]:
-    """Read the values of the header, up to the vocabulary once the shape of the model is known."""
-    values: dict[str, Value] = {}
-    for key, value in pairs(file, size):
-        if not isinstance(value, Array):
-            values[key] = value
-        elif key == "tokenizer.ggml.tokens":
-            values["tokens"] = value.length
-            if f"{values.get('general.architecture')}.block_count" in values:
-                break
-        elif not value.holds_texts and value.length <= _SHORT_ARRAY:
-            values[key] = value.numbers()
-    return values
 
 
 def _header(values: dict[str, Value]) -> Header:
@@ -174,7 +125,7 @@ def _header(values: dict[str, Value]) -> Header:
         return found if isinstance(found, int) and 0 <= found < 1 << 40 else 0
 
     layers = number("block_count")
-    if layers > _SHORT_ARRAY:
+    if layers > _MOST_LAYERS:
         raise Damaged(f"its header claims {layers} layers")
 
     def each_layer(key: str) -> list[int | None]:
@@ -189,15 +140,13 @@ def _header(values: dict[str, Value]) -> Header:
     heads = [head or 0 for head in each_layer("head_count")]
     widths: list[tuple[int, int]] = []
     for head, holder in zip(heads, each_layer("head_count_kv"), strict=True):
-        usual = number("embedding_length") // head if head else 0
-        count = head if holder is None else holder
-        lengths = number("attention.key_length") or usual, number("attention.value_length") or usual
-        widths.append((count * lengths[0], count * lengths[1]))
+        usual, count = number("embedding_length") // head if head else 0, head if holder is None else holder
+        key, value = (number(f"attention.{which}_length") or usual for which in ("key", "value"))
+        widths.append((count * key, count * value))
     tokens = values.get("tokens", 0)
-    name, kind = values.get("general.name", ""), values.get("general.type", "model")
+    kind = values.get("general.type", "model")
     return Header(
         architecture=architecture,
-        name=name if isinstance(name, str) else "",
         kind=kind if isinstance(kind, str) else "model",
         context=number("context_length"),
         layers=layers,

@@ -5,9 +5,8 @@ Fixed rules over sizes. They know headers and free memory, and neither llama.cpp
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -19,19 +18,11 @@ from srbwriter.models.files import Header
 USABLE = 0.75
 """Share of the memory that a model may take; the rest is for the system and other programs."""
 
-_GROUPS = ("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")
-"""Where Linux says what a container may use and what it uses (cgroups version 2 and 1)."""
-
 
 def memory() -> int:
     """Return the bytes of memory this process could use: the machine's, or less in a container."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(total, *(_figure(limit) or total for limit, _ in _GROUPS))
-
-
-def memory_budget() -> int:
-    """Return the bytes that a model can take without pressing everything else out of memory."""
-    return int(memory() * USABLE)
+    return min(total, _group_figure("memory.max") or total)
 
 
 def free_memory() -> int:
@@ -39,20 +30,16 @@ def free_memory() -> int:
     import psutil
 
     free = psutil.virtual_memory().available
-    for limit, used in _GROUPS:
-        if most := _figure(limit):
-            cached = sum(
-                _figure(f"{Path(limit).parent}/memory.stat", f"{name}_file")
-                for name in ("inactive", "active")
-            )
-            free = min(free, most - _figure(used) + cached)
+    if most := _group_figure("memory.max"):
+        cached = sum(_group_figure("memory.stat", name) for name in ("inactive_file", "active_file"))
+        free = min(free, most - _group_figure("memory.current") + cached)
     return free
 
 
-def _figure(file: str, name: str = "") -> int:
-    """Return the number in a file of the control groups, behind ``name`` if given; 0 for "max" and none."""
+def _group_figure(file: str, name: str = "") -> int:
+    """Return what Linux says of this container (control groups, version 2); 0 for "max" and without one."""
     try:
-        words = (Path("/sys/fs/cgroup") / file).read_text("ascii").split()
+        words = Path("/sys/fs/cgroup", file).read_text("ascii").split()
         return int(words[words.index(name) + 1] if name else words[0])
     except (OSError, ValueError, IndexError):
         return 0
@@ -94,9 +81,10 @@ class Need(NamedTuple):
     def total(self) -> int:
         return sum(self)
 
-    def verdict(self, memory: int, budget: int) -> Verdict:
-        """Return whether it ``fits`` the budget, is ``tight`` in the whole memory, or is ``too large``."""
-        return "fits" if self.total <= budget else "tight" if self.total <= memory else "too large"
+    def verdict(self, memory: int) -> Verdict:
+        """Return whether it ``fits``, is ``tight`` beside everything else, or is ``too large``."""
+        fits = self.total <= memory * USABLE
+        return "fits" if fits else "tight" if self.total <= memory else "too large"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +108,7 @@ def need(header: Header | None, weights: int, run: Run, layers: slice = slice(No
 
     The cache is exact; computing was within 5 % of what llama.cpp reserves on a CPU for models of 5 million
     to 1.1 billion parameters. A state that some models keep instead of a cache is left out.
-
-    Args:
-        header: the header of the model's file.
-        weights: size of its files in bytes.
-        run: how it will be run.
-        layers: whose cache counts.
+    ``weights`` is the size of its files in bytes; only the cache of ``layers`` counts.
     """
     if header is None:
         return Need(weights, 0, 0)
@@ -136,30 +119,6 @@ def need(header: Header | None, weights: int, run: Run, layers: slice = slice(No
     scores = 2 if run.flash_attention else 4 * (1 + header.heads)  # mask, scores of each head
     logits = 4 * run.outputs * header.vocabulary
     return Need(weights, int(run.cells * bits / 8), rows + logits + run.batch * run.cells * scores)
-
-
-# ---- which of several quantisations suits
-
-_FULL = {"F32", "FP32", "F16", "FP16", "BF16"}
-_FINEST = 6
-"""Bits above which a reader sees no difference: Q6_K's perplexity is within 0.1 % of the full model's
-(table in llama.cpp's ``tools/quantize/README.md``)."""
-
-
-def suggest(sizes: Sequence[tuple[str, int]], fits: Callable[[int], bool]) -> int:
-    """Return which of several quantisations to take: the finest that fits, up to six bits; else the smallest.
-
-    Args:
-        sizes: name of the quantisation and bytes of weights of each.
-        fits: whether weights of that many bytes fit this machine.
-    """
-    everyone = list(range(len(sizes)))
-    small = [i for i in everyone if sizes[i][0] not in _FULL] or everyone
-    modest = [i for i in small if int(next(filter(str.isdigit, sizes[i][0]), "0")) <= _FINEST] or small
-    for group in (modest, small):
-        if fitting := [i for i in group if fits(sizes[i][1])]:
-            return max(fitting, key=lambda i: sizes[i][1])
-    return min(everyone, key=lambda i: sizes[i][1])
 
 
 # ---- where a model runs: layers on GPUs, and a context that the memory holds
@@ -188,28 +147,12 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How a model is to be run. None leaves a number to the rule; a given number is never changed.
-
-    ``window`` is the context size where none was given; ``run`` are the options for it, and ``gpu_flash`` is
-    whether a GPU computes with flash attention. ``split`` is the share of each GPU.
-    """
-
-    window: int
-    run: Run
-    gpu_layers: int | None = None
-    n_ctx: int | None = None
-    split: tuple[float, ...] = ()
-    gpu_flash: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Placement:
     """How a model is run on this machine.
 
     ``n_ctx`` is None where the context is what it is without a number. ``layers`` counts all of them, the
-    output layer included, as llama.cpp does. ``notes`` tell the writer in a sentence what was made smaller
-    for lack of memory, and the cure.
+    output layer included, as llama.cpp does; ``split`` is each GPU's share. ``notes`` tell the writer in a
+    sentence what was made smaller for lack of memory, and the cure.
     """
 
     gpu_layers: int
@@ -221,75 +164,59 @@ class Placement:
     fits: bool = True  # False: the machine's own memory does not hold it, and it will be slow
 
 
-def place(header: Header, weights: int, wish: Wish, gpus: Sequence[Gpu], free: int) -> Placement:
+def place(
+    header: Header, weights: int, run: Run, gpus: Sequence[Gpu], free: int, *, window: int,
+    gpu_layers: int | None = None, n_ctx: int | None = None,
+) -> Placement:  # fmt: skip
     """Fit a model of ``weights`` bytes to the GPUs and to ``free`` bytes of the machine's memory.
 
     Each GPU takes as many whole layers as fit it with the whole context. Then the context is made so small
-    that the rest fits the machine's memory.
+    that the rest fits the machine's memory. A given ``gpu_layers`` or ``n_ctx`` is never changed; ``window``
+    is the context size where none is given, and ``run`` is for that.
     """
-    blocks = max(header.layers, 1)
-    everything, room = blocks + 1, int(free * HOST_SHARE)
+    blocks, room = max(header.layers, 1), int(free * HOST_SHARE)
+    everything = blocks + 1
     output = min(int(header.vocabulary * header.width * _OUTPUT_BITS / 8), weights)
     widest = max(range(len(header.kv_widths)), key=lambda i: header.kv_widths[i], default=0)
-    shared = any(gpu.shared for gpu in gpus)
 
-    def layers_on(cells: int) -> tuple[int, tuple[float, ...]]:
-        """Return the most layers that fit the GPUs with so many cells, and how many of them each gets."""
-        run = replace(wish.run, cells=cells, flash_attention=wish.gpu_flash)
-        one = need(header, weights, run, slice(widest, widest + 1))
+    def layers_on(cells: int) -> list[int]:
+        """Return the most layers that fit each GPU with so many cells."""
+        on_gpu = replace(run, cells=cells, flash_attention=True)
+        one = need(header, weights, on_gpu, slice(widest, widest + 1))
         # Models with several experts may begin with layers that have none, and are smaller than the others.
         cost = -(-(weights - output) // max(blocks - header.dense_layers, 1)) + one.cache
-        most = [max(0, gpu.free - GPU_SPARE - output - one.compute) // max(cost, 1) for gpu in gpus]
-        if wish.split:
-            shares = [*wish.split, *[0.0] * len(most)][: len(most)]
-            whole = sum(shares) or math.inf
-            dealt = ([math.ceil(n * share / whole) for share in shares] for n in range(everything, 0, -1))
-            fitting = (n for n, each in zip(range(everything, 0, -1), dealt, strict=True)
-                       if sum(each) and all(map(int.__le__, each, most)))  # fmt: skip
-            return next(fitting, 0), wish.split
-        count = min(sum(most), everything)
-        each = [count * one // max(sum(most), 1) for one in most]
-        for index, limit in enumerate(most):  # what rounding down has left over
-            each[index] += min(limit - each[index], count - sum(each))
-        return count, tuple(map(float, each))
+        return [max(0, gpu.free - GPU_SPARE - output - one.compute) // max(cost, 1) for gpu in gpus]
 
-    def host_bytes(layers: int, cells: int) -> int:
-        """Return what the machine's own memory has to hold when ``layers`` run on GPUs."""
-        run = replace(
-            wish.run, cells=cells, flash_attention=wish.gpu_flash if layers else wish.run.flash_attention
-        )
-        if layers and shared:
-            return need(header, weights, run).total
-        if layers == everything:
-            return need(header, 0, run, slice(0)).total
-        left = weights * (everything - layers) // everything
-        return need(header, left, run, slice(max(blocks - layers, 0))).total
+    def host_bytes(cells: int) -> int:
+        """Return what the machine's own memory has to hold."""
+        away = 0 if any(gpu.shared for gpu in gpus) else layers
+        as_run = replace(run, cells=cells, flash_attention=run.flash_attention or layers > 0)
+        left = weights * (everything - away) // everything
+        return need(header, left, as_run, slice(max(blocks - away, 0))).total
 
-    def fits(layers: int, cells: int) -> bool:
-        on_gpu = wish.gpu_layers is None or not layers or layers <= layers_on(cells)[0]
-        return on_gpu and host_bytes(layers, cells) <= room
+    def fits(cells: int) -> bool:
+        on_gpu = gpu_layers is None or not layers or layers <= sum(layers_on(cells))
+        return on_gpu and host_bytes(cells) <= room
 
-    fitting, split = layers_on(wish.n_ctx or wish.run.cells)
-    layers = fitting if wish.gpu_layers is None else wish.gpu_layers
-    if not gpus:
-        layers = 0
-    elif not 0 <= layers <= everything:
-        layers = everything
-    least = min(wish.window, LEAST_WINDOW)
-    smaller = [wish.window, *range((wish.window - 1) // _STEP * _STEP, least - 1, -_STEP)]
-    n_ctx = wish.n_ctx
-    if n_ctx is None and not fits(layers, wish.run.cells):
-        n_ctx = next((n for n in smaller if fits(layers, n)), least)
-    needed = host_bytes(layers, n_ctx or wish.run.cells)
+    split = layers_on(n_ctx or run.cells)
+    fitting = min(sum(split), everything)
+    layers = fitting if gpu_layers is None else gpu_layers if 0 <= gpu_layers <= everything else everything
+    layers = layers if gpus else 0
+    found = n_ctx
+    if n_ctx is None and not fits(run.cells):
+        least = min(window, LEAST_WINDOW)
+        smaller = [window, *range((window - 1) // _STEP * _STEP, least - 1, -_STEP)]
+        found = next((n for n in smaller if fits(n)), least)
+    needed = host_bytes(found or run.cells)
 
     names = " and ".join(gpu.name for gpu in gpus)
     less: list[str] = []
-    if gpus and wish.gpu_layers is not None and layers > fitting:
+    if gpus and gpu_layers is not None and layers > fitting:
         less.append(f"--gpu-layers {layers} puts more on {names} than fits, about {fitting} of {everything}")
-    elif gpus and wish.gpu_layers is None and layers < everything:
+    elif gpus and gpu_layers is None and layers < everything:
         less.append(f"{layers} of {everything} layers run on {names}, the others on the processor")
-    if n_ctx is not None and wish.n_ctx is None and n_ctx < wish.window:
-        less.append(f"the context is {n_ctx} tokens instead of {wish.window} (--ctx-size insists)")
+    if found is not None and n_ctx is None and found < window:
+        less.append(f"the context is {found} tokens instead of {window} (--ctx-size insists)")
     if needed > room:
         less.append(f"the model needs {size_words(needed)}: it will be slow, or fail")
     there = [(size_words(gpu.free), gpu.name) for gpu in gpus] + [(size_words(free), "memory")]
@@ -298,13 +225,7 @@ def place(header: Header, weights: int, wish: Wish, gpus: Sequence[Gpu], free: i
         f"{'; '.join(less)}, because {free_words} are free. Close other programs, choose a smaller "
         "quantisation, or give a smaller --ctx-size or --cache-type-k q8_0 --cache-type-v q8_0."
     )
-    mine = wish.gpu_layers is None and not wish.split and len(gpus) > 1 and layers > 0
     return Placement(
-        layers,
-        everything,
-        n_ctx,
-        split if mine else wish.split,
-        (note[0].upper() + note[1:],) if less else (),
-        n_ctx or wish.window,
-        needed <= room,
-    )
+        layers, everything, found, tuple(map(float, split)) if len(gpus) > 1 and layers else (),
+        (note[0].upper() + note[1:],) if less else (), found or window, needed <= room,
+    )  # fmt: skip

@@ -6,27 +6,15 @@ Headers are read only for a list; finding a model by its name reads no file.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from glob import glob
+from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
-from srbwriter.models.files import (
-    SUFFIX,
-    Header,
-    ModelsError,
-    is_model,
-    part_names,
-    parts_of,
-    quantisation,
-    read_header,
-    unusable,
-)
-from srbwriter.models.fit import memory_budget, suggest
+from srbwriter.models.files import Header, ModelsError, is_model, part_names, part_of, read_header, unusable
 
 Place = Literal["bundled", "models folder", "Hugging Face", "LM Studio"]
 
@@ -42,17 +30,14 @@ class LocalModel:
     path: Path
     name: str
     size: int
-    quantisation: str
     header: Header | None
     problem: str = ""
 
 
 def _hub_cache() -> Path:
     """Return the cache of other programs; as ``huggingface_hub.constants`` has it."""
-    if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return paths.expanded(named)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or paths.expanded("~/.cache"))
-    return paths.expanded(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
+    home = paths.expanded(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+    return paths.expanded(os.environ.get("HF_HUB_CACHE") or home / "hub")
 
 
 def _folders() -> list[tuple[Place, Path]]:
@@ -61,7 +46,6 @@ def _folders() -> list[tuple[Place, Path]]:
         ("models folder", paths.models_dir()),
         ("Hugging Face", _hub_cache()),
         ("LM Studio", paths.expanded("~/.lmstudio/models")),
-        ("LM Studio", paths.expanded("~/.cache/lm-studio/models")),
     ]
 
 
@@ -70,26 +54,17 @@ def local_files() -> Iterator[tuple[Place, Path]]:
     yield "bundled", bundled_model()
     seen: set[Path] = set()
     for place, top in _folders():
-        for path in sorted(_files(top)):
-            real = path.resolve()
-            if real not in seen:
+        for path in _files(top):
+            if (real := path.resolve()) not in seen:
                 seen.add(real)
                 yield place, path
 
 
 def _files(top: Path) -> Iterator[Path]:
-    """Yield the first files of the models below ``top``; folders that cannot be read are passed over."""
-    walked: set[str] = set()
-    for folder, below, names in os.walk(top, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in walked:  # a link that leads back up
-            below.clear()
-            continue
-        walked.add(real)
-        below[:] = sorted(name for name in below if not name.startswith(".") and name != "blobs")
-        for name in names:
-            if is_model(name) and not name.startswith(".") and parts_of(name).number == 1:
-                yield Path(folder, name)
+    """Yield the first files of the models below ``top``, also behind links, in order."""
+    for name in sorted(glob("**/*", root_dir=top, recursive=True)):
+        if is_model(name) and part_of(name)[1] == 1:
+            yield top / name
 
 
 def local_models() -> list[LocalModel]:
@@ -100,13 +75,13 @@ def local_models() -> list[LocalModel]:
 
 def look_at(path: Path, place: Place = "models folder") -> LocalModel:
     """Describe the model in a file, without loading it."""
-    size, problem, header = 0, "", None
+    path, size, problem, header = path.absolute(), 0, "", None
     try:
         size = _size(path)
         header = read_header(path)
     except ModelsError as error:
         problem = error.problem
-    return LocalModel(place, path, parts_of(path.name).stem, size, quantisation(path.name), header, problem)
+    return LocalModel(place, path, part_of(path.name)[0], size, header, problem)
 
 
 def _size(path: Path) -> int:
@@ -116,7 +91,8 @@ def _size(path: Path) -> int:
         try:
             total += path.with_name(name).stat().st_size
         except OSError as error:
-            raise unusable(path, f"{name} is missing ({error.strerror})") from error
+            problem = "no such file" if name == path.name else f"{name} is missing"
+            raise unusable(path, problem) from error
     return total
 
 
@@ -129,7 +105,7 @@ def find(name: str) -> Path:
     matching = [
         (place, path)
         for place, path in local_files()
-        if name in (parts_of(path.name).stem, path.name, str(path))
+        if name in (part_of(path.name)[0], path.name, str(path))
         or any(path.is_relative_to(top) and name == str(path.relative_to(top)) for top in tops)
     ]
     if not matching:
@@ -138,78 +114,3 @@ def find(name: str) -> Path:
     if len(nearest) > 1:
         raise ModelsError(f"several models are called {name}: {', '.join(map(str, nearest))} — give the path")
     return nearest[0]
-
-
-# ---- models of the net, as people name them
-
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A request: a repository, and a quantisation or file of it, if one was named."""
-
-    repo: str
-    what: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Wanted:
-        """Read ``OWNER/REPO[:QUANT or FILE]``; a page's address will do. Raises ModelsError."""
-        bare = re.sub(r"^(https?://)?(huggingface\.co|hf\.co)/", "", text.strip())
-        repo, _, what = bare.partition(":")
-        if not _REPOSITORY.fullmatch(repo) or any(part.strip(".") == "" for part in repo.split("/")):
-            raise ModelsError(
-                f"{text}: expected OWNER/REPO, OWNER/REPO:QUANT or OWNER/REPO:FILE — "
-                "`srbwriter models recommended` lists models by these names"
-            )
-        return cls(repo, what)
-
-    @property
-    def folder(self) -> Path:
-        """Where models of the repository are kept: ``OWNER/REPO``, as LM Studio keeps its own."""
-        return paths.models_dir() / self.repo
-
-
-def matches(files: Sequence[str], what: str) -> list[int]:
-    """Return the places of the files that ``what`` names: by path, by name, or by quantisation."""
-    kinds = [quantisation(file) for file in files]
-    for names, wanted in (
-        (files, what), ([PurePosixPath(file).name for file in files], what), (kinds, what.upper()),
-        ([kind.removeprefix("UD-") for kind in kinds], what.upper()),
-    ):  # fmt: skip
-        if found := [index for index, name in enumerate(names) if name == wanted]:
-            return found
-    return []
-
-
-def url_file(folder: Path, url: str) -> Path:
-    """Return where in ``folder`` a model from ``url`` is kept. Raises ModelsError if that is no address."""
-    try:
-        parsed = urlsplit(url)
-        name = PurePosixPath(unquote(parsed.path)).name
-    except ValueError:
-        parsed, name = urlsplit(""), ""
-    if parsed.scheme not in ("http", "https") or not parsed.netloc or not name.strip("."):
-        raise ModelsError(f"{url}: expected the address of a GGUF file, beginning with http:// or https://")
-    return folder / (name if name.lower().endswith(SUFFIX) else f"{name}{SUFFIX}")
-
-
-def pulled(wanted: Wanted) -> Path | None:
-    """Return the model of a hub's repository that is here already; None if it must be fetched.
-
-    Where several are here and none was named, the one that suits this machine.
-    """
-    snapshots = _hub_cache() / f"models--{wanted.repo.replace('/', '--')}" / "snapshots"
-    for top in (wanted.folder, snapshots):
-        found = [
-            path for path in sorted(_files(top))
-            if all(path.with_name(name).exists() for name in part_names(path.name))
-        ]  # fmt: skip
-        if wanted.what:
-            found = [
-                found[i] for i in matches([path.relative_to(top).as_posix() for path in found], wanted.what)
-            ]
-        if found:
-            sizes = [(quantisation(path.name), _size(path)) for path in found]
-            return found[suggest(sizes, lambda size: size <= memory_budget())]
-    return None

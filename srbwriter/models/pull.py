@@ -1,44 +1,25 @@
 """Downloads models: from a repository of the Hugging Face hub, or from any address.
 
-A hub is asked two things (a repository's list of files, and the files), through httpx, which is here anyway:
-the hub's own library would add 27 MB and a second way to download. ``HF_ENDPOINT`` names another hub;
+Uses httpx, which is here anyway: the hub's own library would add 27 MB. ``HF_ENDPOINT`` names another hub;
 ``HF_TOKEN`` is sent to the hub alone. A file appears under its name complete and checked, or not at all: an
 incomplete download is kept in a part file beside the target, and the next attempt resumes at its end.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import io
 import os
-import shutil
+import re
 import time
-from collections.abc import Callable, Mapping
-from io import BufferedRandom
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, Protocol, cast
-from urllib.parse import quote
+from typing import BinaryIO, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
 from srbwriter import paths
-from srbwriter.models.files import (
-    DownloadError,
-    Header,
-    ModelsError,
-    is_model,
-    parse_header,
-    part_names,
-    parts_of,
-    put_in_place,
-    quantisation,
-    read_header,
-)
-from srbwriter.models.fit import Run, memory_budget, need, size_words, suggest
-from srbwriter.models.local import Wanted, matches, url_file
-from srbwriter.models.recommended import RecommendedModel
+from srbwriter.models.files import DownloadError, ModelsError, is_model, part_names, part_of, read_header
 from srbwriter.version import __version__
 
 ENDPOINT = "https://huggingface.co"
@@ -53,89 +34,76 @@ _SILENCE = httpx.Timeout(5, connect=15)
 """Seconds without a byte until the server is asked for the rest; a download is cancelled after as many."""
 
 _CHUNK = 1 << 16
-_HEAD_BYTES = 1 << 18  # of a file; they hold everything before the vocabulary
-_SPARE = 1 << 26  # bytes of the disk that are left free
 
 
-class Progress(Protocol):
-    """Called with the file's name, the bytes so far, and the bytes in all (0: unknown).
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with the file's name, the bytes so far, and the bytes in all (0: unknown).
 
-    An exception from it, such as Cancelled, ends the download, which can be resumed later.
+An exception from it, such as Cancelled, ends the download, which can be resumed later.
+"""
+
+
+def fetch(name: str, progress: Progress) -> Path:
+    """Bring every file of a model into the models folder; return the first. Raises ModelsError.
+
+    May run on a thread of an app: ``progress`` is called there, often. After the last byte, computing the
+    checksum takes a second or two for each gigabyte.
+
+    Args:
+        name: ``OWNER/REPO/FILE``, ``OWNER/REPO:QUANT`` or ``OWNER/REPO``, or the address of a file.
+        progress: is told how much has arrived.
     """
-
-    def __call__(self, name: str, done: int, total: int, /) -> None: ...
-
-
-class RemoteModel(NamedTuple):
-    """A model at the hub: its files with their addresses, its bytes, and those of memory it needs."""
-
-    files: Mapping[str, str]
-    size: int
-    need: int = 0
-
-    @property
-    def path(self) -> str:
-        return next(iter(self.files))
-
-    @property
-    def quantisation(self) -> str:
-        return quantisation(self.path)
-
-
-class Plan(NamedTuple):
-    """What a pull will bring, out of what there is, and what suits this machine."""
-
-    wanted: Wanted
-    models: tuple[RemoteModel, ...]
-    model: RemoteModel
-    suggested: RemoteModel
-
-
-def plan(wanted: Wanted, how_run: Callable[[Header | None], Run]) -> Plan:
-    """Ask the hub what there is, and choose; ``how_run`` says how a model is run here. Raises ModelsError."""
-    with _client() as client:
-        models = _list_models(client, wanted.repo)
-        header = _read_remote_header(client, models[0])
-    run = how_run(header)
-    models = [model._replace(need=need(header, model.size, run).total) for model in models]
-    needs = {model.size: model.need for model in models}
-    sizes = [(model.quantisation, model.size) for model in models]
-    suggested = models[suggest(sizes, lambda size: needs[size] <= memory_budget())]
-    return Plan(wanted, tuple(models), _choose(models, wanted) if wanted.what else suggested, suggested)
-
-
-def fetch(plan: Plan, progress: Progress) -> Path:
-    """Bring every file of the chosen model into the models folder; return the first. Raises ModelsError."""
-    targets = {plan.wanted.folder / path: url for path, url in plan.model.files.items()}
-    with _client() as client:
-        for target, url in targets.items():
-            _download(client, url, target, progress)
-    return next(iter(targets))
-
-
-def fetch_recommended(model: RecommendedModel, progress: Progress) -> Path:
-    """Bring a recommended model into the models folder, continuing an interrupted download; return its file.
-
-    Meant for a thread of an app: ``progress`` is called in that thread, often. After the last byte, computing
-    the checksum takes a second or two for each gigabyte. Raises ModelsError.
-    """
-    if model.is_here:
-        return model.path
-    wanted = Wanted(model.repository, model.file)
-    with _client() as client:
-        remote = _choose(_list_models(client, wanted.repo), wanted)
-    return fetch(Plan(wanted, (remote,), remote, remote), progress)
-
-
-def fetch_url(url: str, progress: Progress) -> Path:
-    """Bring the file at ``url`` into the models folder, unless it is there. Raises ModelsError."""
-    target = url_file(paths.models_dir(), url)
-    with _client() as client:
-        _download(client, url, target, progress)
-    return target
+    url = name if "://" in name else _hub_address(name)
+    url = re.sub(r"^(https://huggingface\.co/[^/]+/[^/]+)/blob/", r"\1/resolve/", url)  # the page of a file
+    in_hub = re.fullmatch(rf"[^?#]*/{_REPOSITORY}/resolve/[^/]+/([^?#]+)", url)
+    file = PurePosixPath(unquote(in_hub[2] if in_hub else urlsplit(url).path.rpartition("/")[2]))
+    if not url.startswith(("http://", "https://")) or not is_model(file.name) or ".." in file.parts:
+        raise ModelsError(f"{name}: expected the address of a GGUF file, {_FORMS}")
+    folder = paths.models_dir() / (in_hub[1] if in_hub else "")
+    beside, rest = url.partition("?")[0].rpartition("/")[0], url.partition("?")[2]
+    for part in part_names(file.name):
+        address = f"{beside}/{quote(part)}" + f"?{rest}" * bool(rest)
+        _download(address, folder / file.with_name(part), progress)
+    return folder / file.with_name(part_names(file.name)[0])
 
 
 # ---- the hub
+
+_REPOSITORY = r"([\w-][\w.-]*/[\w-][\w.-]*)"
+_FORMS = "or OWNER/REPO, OWNER/REPO:QUANT, OWNER/REPO/FILE — `srbwriter models recommended` lists models"
+_QUANT = "Q4_K_M"  # where none is named, as in llama.cpp
+
+
+def _hub_address(name: str) -> str:
+    """Return the address of a file that is named by its repository. Raises ModelsError."""
+    named = re.fullmatch(rf"{_REPOSITORY}(?::([\w-]+)|/(.+\.gguf))?", name.removeprefix("hf.co/"))
+    if named is None:
+        raise ModelsError(f"{name}: expected {_FORMS.removeprefix('or ')}")
+    repo, quant, file = named.groups()
+    return f"{_hub()}/{repo}/resolve/main/{quote(file or _find_file(repo, quant or _QUANT))}"
+
+
+def _find_file(repo: str, quant: str) -> str:
+    """Return the file of a repository with this quantisation. Raises ModelsError, with those there are."""
+    hub = _hub()
+    cure = "check the network" if hub == ENDPOINT else "correct or unset HF_ENDPOINT, which names it"
+    url = f"{hub}/api/models/{repo}"
+    try:
+        with _client() as client:
+            answer = client.get(url, headers=_headers(url))
+        if answer.is_error:
+            raise _refusal(answer, f"{hub}/{repo}")
+        files = [str(row["rfilename"]) for row in answer.json()["siblings"]]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, TypeError, KeyError) as error:
+        why = str(error) or type(error).__name__
+        raise DownloadError(f"{hub} lists no files ({why}) — {cure}, or try again later") from error
+    models = [file for file in files if is_model(file) and part_of(PurePosixPath(file).name)[1] == 1]
+    if not models:
+        raise ModelsError(f"{repo} holds no GGUF model — look for a repository whose name ends in GGUF")
+    wanted = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
+    if not (found := list(filter(wanted.search, models))):
+        raise ModelsError(f"{repo} has no {quant} — name one of its files: {', '.join(models)}")
+    return min(found, key=len)
 
 
 def _client() -> httpx.Client:
@@ -148,68 +116,10 @@ def _hub() -> str:
     return (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
 
 
-def _headers(url: str, bytes_wanted: str = "") -> dict[str, str]:
-    """Return what a request carries: the token if it goes to the hub, and which bytes are wanted."""
-    token, ours, other = os.environ.get("HF_TOKEN", "").strip(), httpx.URL(_hub()), httpx.URL(url)
-    same = (ours.scheme, ours.host, ours.port) == (other.scheme, other.host, other.port)
-    headers = {"Authorization": f"Bearer {token}"} if token and same else {}
-    return {**headers, "Range": f"bytes={bytes_wanted}"} if bytes_wanted else headers
-
-
-def _list_models(client: httpx.Client, repo: str) -> list[RemoteModel]:
-    """Return the GGUF models of a repository that are whole, small ones first. Raises ModelsError."""
-    hub = _hub()
-    mirror = ", which HF_ENDPOINT names," if hub != ENDPOINT else ""
-    url, sizes = f"{hub}/api/models/{repo}", dict[str, int]()
-    try:
-        answer = client.get(url, params={"blobs": "true"}, headers=_headers(url))
-        if answer.is_error:
-            raise _refusal(answer, f"{hub}/{repo}")
-        document = cast("dict[str, Any]", answer.json())
-        base = f"{hub}/{repo}/resolve/{quote(str(document['sha']))}"
-        for row in cast("list[dict[str, Any]]", document["siblings"]):
-            path = str(row["rfilename"])
-            if ".." in PurePosixPath(path).parts or path.startswith("/") or "\\" in path:
-                raise ValueError(path)
-            sizes[path] = int((row.get("lfs") or row).get("size") or 0)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        why, cure = str(error) or type(error).__name__, "correct or unset HF_ENDPOINT" * bool(mirror)
-        cure = cure or "check the network"
-        raise DownloadError(f"{hub}{mirror} does not answer ({why}) — {cure}, or try again later") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        cure = "HF_ENDPOINT names no hub: correct it or unset it" if mirror else "try again later"
-        raise DownloadError(f"{hub}: the answer is no list of files — {cure}") from error
-    found: list[RemoteModel] = []
-    for path in map(PurePosixPath, filter(is_model, sizes)):
-        names = [str(path.with_name(name)) for name in part_names(path.name)]
-        if parts_of(path.name).number == 1 and all(name in sizes for name in names):
-            files = {name: f"{base}/{quote(name)}" for name in names}
-            found.append(RemoteModel(files, sum(sizes[name] for name in names)))
-    if not found:
-        raise ModelsError(f"{repo} holds no GGUF model — look for a repository whose name ends in GGUF")
-    return sorted(found, key=lambda model: (model.size, model.path))
-
-
-def _choose(models: list[RemoteModel], wanted: Wanted) -> RemoteModel:
-    """Return the model named by its quantisation or its file. Raises ModelsError with those there are."""
-    matching = matches([model.path for model in models], wanted.what)
-    if len(matching) == 1:
-        return models[matching[0]]
-    if matching:
-        several = ", ".join(models[index].path for index in matching)
-        raise ModelsError(f"{wanted.repo} has several {wanted.what} — name one: {several}")
-    listed = ", ".join(f"{model.quantisation or model.path} ({size_words(model.size)})" for model in models)
-    raise ModelsError(f"{wanted.repo} has no {wanted.what} — there are {listed}")
-
-
-def _read_remote_header(client: httpx.Client, model: RemoteModel) -> Header | None:
-    """Read a header from the first bytes of a file that is not here yet; None if they do not tell."""
-    url = model.files[model.path]
-    try:
-        head = client.get(url, headers=_headers(url, f"0-{_HEAD_BYTES - 1}")).content
-        return parse_header(io.BytesIO(head), len(head), Path(model.path))
-    except (httpx.HTTPError, ModelsError):
-        return None
+def _headers(url: str) -> dict[str, str]:
+    """Return the token if a request goes to the hub."""
+    token = os.environ.get("HF_TOKEN", "").strip()
+    return {"Authorization": f"Bearer {token}"} if token and url.startswith(f"{_hub()}/") else {}
 
 
 def _refusal(answer: httpx.Response, page: str) -> ModelsError:
@@ -231,7 +141,7 @@ def _refusal(answer: httpx.Response, page: str) -> ModelsError:
 # ---- one file from the network to the disk
 
 
-def _download(client: httpx.Client, url: str, target: Path, progress: Progress) -> None:
+def _download(url: str, target: Path, progress: Progress) -> None:
     """Download ``url`` to ``target`` unless that is there, resuming an incomplete download.
 
     Raises ModelsError; then ``target`` does not exist.
@@ -241,75 +151,52 @@ def _download(client: httpx.Client, url: str, target: Path, progress: Progress) 
     part = target.with_name(f".{target.name}.{hashlib.sha256(url.encode()).hexdigest()[:16]}.part")
     try:
         paths.make_folder(target.parent)
-        with part.open("ab+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                words = "another process is fetching this file — wait for it"
-                raise DownloadError(f"{part}: {words}") from None
-            try:
-                digest = _receive(client, url, file, target, progress)
-            finally:
-                if not file.seek(0, os.SEEK_END):  # nothing has arrived
-                    part.unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):  # there are other files in it
-                        part.parent.rmdir()
+        with _client() as client, part.open("ab+") as file:
+            digest = _receive(client, url, file, target, progress)
             os.fsync(file.fileno())
-            if problem := _damage(file, part, target, digest):
+            file.seek(0)
+            problem = ""
+            if len(digest) == 64 and hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                problem = "its checksum is not the announced one"
+            elif part_of(target.name)[1] == 1:
+                try:
+                    read_header(part)
+                except ModelsError as error:
+                    problem = error.problem
+            if problem:
                 part.unlink()
                 words = f"it arrived damaged: {problem}; it was deleted — fetch it again"
                 raise DownloadError(f"{target.name}: {words}")
-            with contextlib.suppress(FileExistsError):  # someone else brought it: the same bytes
-                put_in_place(part, target)
-            part.unlink(missing_ok=True)
+            part.rename(target)
     except OSError as error:
         raise DownloadError(f"{target}: {error.strerror or error}") from error
 
 
-def _damage(file: BufferedRandom, part: Path, target: Path, digest: str) -> str:
-    """Return what is wrong with a file that has arrived; "" if nothing is."""
-    file.seek(0)
-    if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
-        return "its checksum is not the announced one"
-    try:
-        if parts_of(target.name).number == 1:
-            read_header(part)
-    except ModelsError as error:
-        return error.problem
-    return ""
-
-
-def _receive(client: httpx.Client, url: str, file: BufferedRandom, target: Path, progress: Progress) -> str:
+def _receive(client: httpx.Client, url: str, file: BinaryIO, target: Path, progress: Progress) -> str:
     """Receive the rest of a file, with several attempts; return the checksum that was announced, or ""."""
     failures = total = 0
     while True:
         start = file.seek(0, os.SEEK_END)
         progress(target.name, start, total)
         try:
-            wanted = _headers(url, f"{start}-" * bool(start))
-            with client.stream("GET", url, headers=wanted, timeout=_SILENCE) as answer:
-                status, where = answer.status_code, answer.headers.get("Content-Range", "")
-                linked = {key: value for hop in answer.history for key, value in hop.headers.items()}
-                digest = linked.get("x-linked-etag", "").strip('"')
-                if status == 416 and where == f"bytes */{start}":  # all of it was here
-                    return digest
-                if answer.is_error and status not in (416, 429) and status < 500:
-                    raise _refusal(answer, url)
-                if not where.startswith(f"bytes {start}-") and status < 429:
-                    file.truncate(0)  # another file, or a server that begins again
-                    file.seek(0)
+            rest = {"Range": f"bytes={start}-"} if start else {}
+            with client.stream("GET", url, headers=_headers(url) | rest, timeout=_SILENCE) as answer:
+                digests = [hop.headers.get("x-linked-etag", "").strip('"') for hop in answer.history]
+                if answer.status_code == 416 and start:  # all of it was here
+                    return max(digests, default="")
+                if answer.status_code in (429, *range(500, 600)):
+                    raise httpx.HTTPError(f"the answer was {answer.status_code} {answer.reason_phrase}")
                 if answer.is_error:
-                    raise httpx.HTTPError(f"the answer was {status} {answer.reason_phrase}")
+                    raise _refusal(answer, url)
+                if start and answer.status_code != 206:  # it begins again
+                    file.truncate(0)
+                    file.seek(0)
                 length = answer.headers.get("Content-Length", "")
                 total = file.tell() + int(length) if length.isdecimal() else 0
-                missing, free = total - file.tell(), shutil.disk_usage(target.parent).free
-                if missing + _SPARE > free:
-                    words = f"{size_words(missing)} are to come, and {size_words(free)} are free — make room"
-                    raise DownloadError(f"{target.parent}: {words}")
                 for chunk in answer.iter_bytes(_CHUNK):
                     file.write(chunk)
                     progress(target.name, file.tell(), total)
-            return digest if len(digest) == 64 else ""
+            return max(digests, default="")
         except httpx.HTTPError as error:
             failures = 1 if file.seek(0, os.SEEK_END) > start else failures + 1
             if failures >= ATTEMPTS:

@@ -1,7 +1,7 @@
 """Free models that write prose, as a list that comes with the program: ``recommended.toml``.
 
 Each fact of the list names the public page where it was confirmed; what no page confirms is absent. Reads
-nothing from the network: ``pull.fetch_recommended`` brings a model here.
+nothing from the network: ``pull.fetch`` brings a model here.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from srbwriter.models.files import Header, quantisation
+from srbwriter import paths
 from srbwriter.models.fit import GPU_SPARE, VERDICTS, Gpu, Need, Verdict
-from srbwriter.models.local import Wanted, pulled
 
 _FILE = Path(__file__).with_name("recommended.toml")
 
@@ -28,43 +27,21 @@ each gets about three words a second then. More than eight cores wait for the me
 class RecommendedModel:
     """A model of the list; None where no page confirms a fact.
 
-    Attributes:
-        name: what a person calls it.
-        repository: ``OWNER/REPO`` at the hub.
-        file: path of the GGUF file in the repository.
-        kind: ``base`` continues a text, ``instruct`` answers a request.
-        machine: the least machine it suits: ``4 GB``, ``8 GB``, ``16 GB``, ``32 GB`` or ``GPU``.
-        size: bytes of the file, as rounded by its page.
-        licence: its SPDX name, for example ``Apache-2.0``; empty if unknown.
-        context: tokens it was trained for.
-        memory: bytes it needs to run with eight panes, computed as ``models list`` computes it.
-        pages: for each fact, the public page where it was confirmed; ``shape`` is one of them.
-        note: one sentence about it; may be empty.
-        shape: figures of the network from which ``memory`` was computed, and what a step reads. ``tied``: its
-            output matrix is its embedding.
+    ``memory`` is computed from the figures of the network in ``shape`` as ``srbwriter models`` computes it.
     """
 
     name: str
-    repository: str
-    file: str
-    kind: Literal["base", "instruct"]
-    machine: str
-    size: int | None = None
-    licence: str = ""
-    context: int | None = None
-    memory: int | None = None
-    pages: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    note: str = ""
+    repository: str  # OWNER/REPO at the hub
+    file: str  # the GGUF file in it
+    kind: Literal["base", "instruct"]  # continues a text, or answers a request
+    machine: str  # the least that it suits: 4 GB, 8 GB, 16 GB, 32 GB or GPU
+    size: int | None = None  # bytes of the file, as rounded by its page
+    licence: str = ""  # its SPDX name
+    context: int | None = None  # tokens that it was trained for
+    memory: int | None = None  # bytes that it needs with eight panes
+    pages: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # that confirm each fact
+    note: str = ""  # a sentence about it
     shape: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
-
-    @property
-    def header(self) -> Header:
-        """What the header of the file says, as far as ``shape`` knows it."""
-        shape = self.shape
-        keys, layers = shape.get("kv_heads", 0) * shape.get("head_length", 0), shape.get("layers", 0)
-        names = ("layers", "width", "hidden", "heads", "vocabulary")
-        known: dict[str, Any] = {name: shape.get(name, 0) for name in names}
-        return Header("", context=self.context or 0, kv_widths=((keys, keys),) * layers, **known)
 
     @property
     def step_size(self) -> int:
@@ -74,25 +51,13 @@ class RecommendedModel:
 
     @property
     def pull_name(self) -> str:
-        """What ``srbwriter models pull`` takes: ``OWNER/REPO:QUANT``, or the file."""
-        return f"{self.repository}:{quantisation(self.file) or self.file}"
+        """What ``srbwriter models pull`` takes."""
+        return f"{self.repository}/{self.file}"
 
     @property
     def path(self) -> Path:
-        """Where the file is, in the models folder or the cache of Hugging Face, or where it will be."""
-        wanted = Wanted(self.repository, self.file)
-        return pulled(wanted) or wanted.folder / self.file
-
-    @property
-    def is_here(self) -> bool:
-        return pulled(Wanted(self.repository, self.file)) is not None
-
-    @property
-    def arrived(self) -> int:
-        """Bytes that an interrupted download has left; the next one continues from there."""
-        target = Wanted(self.repository).folder / self.file
-        parts = target.parent.glob(f".{target.name}.*.part")
-        return max((part.stat().st_size for part in parts), default=0)
+        """Where its file is, or will be."""
+        return paths.models_dir() / self.pull_name
 
 
 class RecommendedModels(NamedTuple):
@@ -111,10 +76,9 @@ def read_recommended() -> RecommendedModels:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What models have to get along with: bytes of memory, the share of it for a model, cores, GPUs."""
+    """What models have to get along with: bytes of memory, GPUs, cores."""
 
     memory: int
-    budget: int
     gpus: tuple[Gpu, ...] = ()
     cores: int = 8
 
@@ -143,7 +107,7 @@ def recommend(
     for model in reversed([model for model in models if model.machine != "GPU" or machine.gpus]):
         if model.memory:
             on_host = 1 - machine.gpu_share(model.memory)
-            verdict = Need(int(model.memory * on_host), 0, 0).verdict(machine.memory, machine.budget)
+            verdict = Need(int(model.memory * on_host), 0, 0).verdict(machine.memory)
             slow = model.step_size * on_host > READ_BY_CORE * min(machine.cores, MOST_CORES)
             rows.append(Suitability(model, "slow" if slow and verdict == "fits" else verdict))
     rows.sort(key=lambda row: VERDICTS.index(row.verdict))

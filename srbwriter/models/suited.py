@@ -6,61 +6,36 @@ Whatever the writer, a settings file, a flag or a sample prompt says goes before
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from srbwriter import gguf
+from srbwriter.gguf import Damaged, Texts, pairs
 
+ENDLESS = "generation.ignore_eos"
+"""The setting for a model that ends stories too soon, so that the app keeps it from ending them."""
 
-@dataclass(frozen=True, slots=True)
-class Suited:
-    """What suits one model. ``sampling`` has fields of the engine's ``Sampling`` by name.
-
-    ``writes_on`` says that the model ends stories too soon, so that the app keeps it from ending them;
-    ``fills_gaps`` that it was trained to write text between two others: tokens for that alone prove nothing.
-    """
-
-    sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    writes_on: bool = False
-    fills_gaps: bool = False
-
-
-_SUITED = {
+_SUITED: Mapping[tuple[object, object], Mapping[str, Any]] = {
     # The bundled model. Without DRY 15 of 64 branches repeat a run of eight words, with it and llama.cpp's
     # own sequence breakers 4, with "*" alone none. Where three tokens may repeat, as in a name, 1 name of 73
     # is bent instead of 5 of 59 with two (benchmarks/demo_model). It ends five of eight branches of a tale
-    # in the first round, and fills a gap worse than it continues the text before it.
-    ("storyteller", "72M"): Suited(
-        {
-            "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05,
-            "dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 3, "dry_penalty_last_n": -1,
-            "dry_sequence_breakers": ("*",),
-        },
-        writes_on=True,
-    ),
+    # in the first round.
+    ("storyteller", "72M"): {
+        "sampling.temperature": 0.8, "sampling.top_k": 40, "sampling.top_p": 0.95, "sampling.min_p": 0.05,
+        "sampling.dry_multiplier": 0.8, "sampling.dry_base": 1.75, "sampling.dry_allowed_length": 3,
+        "sampling.dry_penalty_last_n": -1, "sampling.dry_sequence_breakers": ("*",), ENDLESS: True,
+    },
 }  # fmt: skip
 
 
-_FILL_GAPS = ("coder", "codestral", "codegemma", "codellama", "code llama", "starcoder")
-"""Names of models that were trained to fill gaps; among those that were not are the other models of Qwen,
-which have the same tokens."""
+def suited_to(metadata: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return the settings that suit the model with this metadata; none for one that is not in the table."""
+    return _SUITED.get((metadata.get("general.name"), metadata.get("general.size_label")), {})
 
 
-def suited_to(metadata: Mapping[str, object]) -> Suited:
-    """Return what suits the model with this metadata; nothing for one that is not in the table."""
-    name, size = (str(metadata.get(key, "")) for key in ("general.name", "general.size_label"))
-    fills_gaps = any(family in name.lower() for family in _FILL_GAPS)
-    return _SUITED.get((name, size), Suited(fills_gaps=fills_gaps))
-
-
-def suited_to_file(path: Path) -> Suited:
-    """Return what suits the model in a file; nothing for a file that is missing or no model."""
-    found: dict[str, object] = {}
-    with suppress(OSError, gguf.Damaged), path.open("rb") as file:
-        for key, value in gguf.pairs(file, path.stat().st_size):
-            if isinstance(value, gguf.Array):  # the names stand before the vocabulary
-                break
-            found[key] = value
-    return suited_to(found)
+def suited_to_file(path: Path) -> Mapping[str, Any]:
+    """Return the settings that suit the model in a file; none for a file that is missing or no model."""
+    try:  # the names stand before the vocabulary
+        return suited_to(dict(takewhile(lambda pair: not isinstance(pair[1], Texts), pairs(path))))
+    except (OSError, Damaged):
+        return {}

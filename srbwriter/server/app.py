@@ -154,7 +154,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        if path.startswith("/api/"):  # some of its clients end paths with a slash
+        if path.startswith(("/api/", "/v1/")):  # some of their clients end paths with a slash
             scope = {**scope, "path": (path := path.rstrip("/"))}
         is_socket, started, status = scope["type"] == "websocket", time.monotonic(), 0
         # A WebSocket is as a POST, or a page of another origin could open one.

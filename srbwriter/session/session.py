@@ -33,7 +33,7 @@ from srbwriter.engine.types import (
     Take,
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
-from srbwriter.models.suited import suited_to
+from srbwriter.models.suited import ENDLESS, suited_to
 from srbwriter.story import ROOT, Edit, NodeId, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject, as_object
@@ -391,8 +391,8 @@ class Session:
 
         A plain continuation does not, where the model ends its stories too soon.
         """
-        writes_on = self.model is not None and suited_to(self.model.metadata).writes_on
-        return replace(stop, ignore_eog=False) if writes_on else stop
+        endless = self.model is not None and ENDLESS in suited_to(self.model.metadata)
+        return replace(stop, ignore_eog=False) if endless else stop
 
     def would_ask(self, index: int | None, upto: int | None) -> Request | None:
         """Return the request of :meth:`generate` at the current node, or after a pick, or None."""

@@ -131,8 +131,6 @@ def locked(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
 
 def _read(path: Path, lock: FileLock, backups: Path) -> Opened:
     """Read a story that is locked, and put what was left beside it into the file, or into a second one."""
-    if path.is_relative_to(paths.library_dir().resolve()):
-        paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
     image, left = _look(path)
     opened = Opened(path, image, lock)
     if image.damage is not None:

@@ -17,22 +17,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from srbwriter.unspaced import (
-    CHARACTER,
-    EAST_ASIAN,
-    KHMER_BURMESE,
-    KHMER_BURMESE_MARKS,
-    THAI_LAO,
-    THAI_LAO_MARKS,
-)
+from srbwriter.unspaced import CHARACTER, EAST_ASIAN, KHMER_BURMESE, THAI_LAO
 
 _DASHES = "\u2012\u2013\u2014\u2015"  # they separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
 _WHOLE = 20  # a word, in the parts below
 _PARTS = (  # compiled when such a text is counted: a class of this size takes milliseconds
     (f"[{EAST_ASIAN}]", _WHOLE),
-    (f"[{THAI_LAO}{THAI_LAO_MARKS}]", _WHOLE // 4),
-    (f"[{KHMER_BURMESE}{KHMER_BURMESE_MARKS}]", _WHOLE // 5),
+    (f"[{THAI_LAO}]", _WHOLE // 4),
+    (f"[{KHMER_BURMESE}]", _WHOLE // 5),
 )
 _FIRST, _LAST, _JOINT, _REST = 1, 2, 4, 3
 _BLOCK = re.compile(r".{4096}(?:[^\n]{0,4096}\n|\S{0,4096})|.+", re.DOTALL)

@@ -17,7 +17,7 @@ AUTO = "auto"
 
 LAYOUT = Key(
     "interface.layout",
-    one_of(AUTO, *LAYOUTS, former={"column": "right"}),
+    one_of(AUTO, *LAYOUTS),
     AUTO,
     "where the branches stand; auto is right of the story from 140 columns on, else below it",
 )
@@ -32,7 +32,7 @@ CONTINUE = Key("interface.continue", SWITCH, True, "write new branches as soon a
 REDUCED_MOTION = Key("interface.reduced_motion", SWITCH, False, "no animation")
 COLOUR_TOKENS = Key(
     "instruments.colour_tokens",
-    one_of("none", "author", "surprisal", former={"probability": "surprisal"}),
+    one_of("none", "author", "surprisal"),
     "none",
     "colours of words: by who wrote them (author), or of unlikely ones (surprisal)",
 )

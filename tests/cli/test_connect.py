@@ -83,10 +83,6 @@ def test_one_address_is_taken_and_several_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text('[model]\nconnect = ["http://a:1"]\n')  # as earlier versions had it
-    assert launch.remote_options(load(every_key(), {}, {}, file)).url == "http://a:1"
-    file.write_text("[model]\nconnect = []\n")
-    assert not launch.elsewhere(load(every_key(), {}, {}, file))
     file.write_text('[model]\nconnect = ["http://a:1", "http://b:2"]\n')
     monkeypatch.setenv("SRBWRITER_CONNECT", "http://a:1,http://b:2")
     arguments = ["write", PROMPT, "--config", str(file)]

@@ -231,9 +231,6 @@ def test_a_model_is_no_story_and_no_folder_is_made(run: Any, here: Path) -> None
         code, _, err = run(*command, str(model))
         assert code == Exit.USAGE and f"srbwriter -m {model}" in err
     assert not list(here.iterdir()) and not library_files()
-    (here / "blob").write_bytes(b"GGUF\x03\0\0\0")  # known by its first bytes
-    code, _, err = run("blob")
-    assert code == Exit.USAGE and "srbwriter -m blob" in err
 
 
 def test_only_a_free_path_of_a_story_is_a_new_story(run: Any, here: Path) -> None:

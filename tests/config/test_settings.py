@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,10 @@ def write_config(text: str) -> Path:
     return paths.config_file()
 
 
-def problems(environment: Mapping[str, str] | None = None, *before: str) -> list[str]:
+def problems() -> list[str]:
     """What is said of settings that are wrong."""
     with pytest.raises(ConfigError) as caught:
-        load(TABLE, {}, environment or {}, problems=before)
+        load(TABLE, {}, {})
     return list(caught.value.problems)
 
 
@@ -97,14 +96,12 @@ def test_a_number_of_branches_that_nobody_said_gives_way_to_the_most(
     assert launch.branches(load(TABLE, {keys.MAX_N.name: 4}, {})) == 4
 
 
-@pytest.mark.parametrize("name", [*(row.name for row in keys.RETIRED if row.name), "keys.tree_up"])
-def test_a_retired_setting_is_taken_with_one_notice(home: Path, name: str) -> None:
-    """So is any name in [keys] that is no command: commands come and go."""
-    document = f"{name} = [1]\ngeneration.n = 3\n"
-    write_config(document)
+@pytest.mark.parametrize("name", ["sampling.infill", "model.ctx_sise", "keys.tree_up"])
+def test_an_unknown_setting_is_one_notice(home: Path, name: str) -> None:
+    write_config(f"{name} = [1]\ngeneration.n = 3\n")
     settings = load(TABLE, {}, {})
     (notice,) = settings.warnings
-    assert name in notice and str(paths.config_file()) in notice and settings[keys.N] == 3
+    assert f"{paths.config_file()}" in notice and f"unknown key {name}" in notice and settings[keys.N] == 3
     write_config("")
     variable = f"SRBWRITER_{name.replace('.', '_').upper()}"
     (notice,) = load(TABLE, {}, {variable: "whatever"}).warnings

@@ -10,7 +10,7 @@ from llama_cpp import Llama
 
 import srbwriter.demo
 from srbwriter.demo import bundled_model
-from srbwriter.models.suited import Suited, suited_to_file
+from srbwriter.models.suited import ENDLESS, suited_to_file
 
 SHIPPED = Path(srbwriter.demo.__file__).with_name("storyteller.gguf")
 
@@ -53,10 +53,10 @@ def test_any_text_survives_its_vocabulary(vocabulary: Llama, text: str) -> None:
 
 def test_it_has_settings_of_its_own() -> None:
     suited = suited_to_file(SHIPPED)
-    assert suited.sampling["dry_multiplier"] == 0.8 and suited.writes_on and not suited.fills_gaps
+    assert suited["sampling.dry_multiplier"] == 0.8 and suited[ENDLESS]
 
 
 def test_no_other_file_has(tmp_path: Path) -> None:
     (tmp_path / "words.gguf").write_bytes(b"GGUF nothing")
     others = [bundled_model(), tmp_path / "words.gguf", tmp_path / "absent.gguf"]
-    assert [suited_to_file(path) for path in others] == [Suited()] * 3
+    assert [suited_to_file(path) for path in others] == [{}] * 3

@@ -255,6 +255,11 @@ def exact_model() -> Path:
     return path
 
 
+def last_position(context: Context, seq: int) -> int:
+    """Return the highest evaluated position of ``seq``, -1 when it is empty."""
+    return int(library().llama_memory_seq_pos_max(context.memory, seq))
+
+
 @cache
 def toy_model(make: Callable[[Path], Path]) -> Path:
     """One of ``toy_models``; its options should ask for a cache in 32 bits, so that bounds can be narrow."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -56,35 +55,3 @@ def test_wherever_a_text_is_cut_it_is_spelt_out(engine: Engine, cut: int, seed: 
     generation = write(engine, prompt, sampling=seeded(seed), stop=Stop(max_tokens=5, ignore_eog=True))
     branch = generation.branches[0]
     assert whole(engine, generation).rstrip("\ufffd") == (prompt + branch.text).rstrip("\ufffd")
-
-
-def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engine: Engine) -> None:
-    generation = write(engine, PROMPT, stop=RULE)
-    branch = generation.branches[0]
-    before, count = branch.text, len(branch.ids)
-    branch.append(" Suddenly the dra", go_on=True)
-    finish(engine, generation)
-    assert branch.text.startswith(before + " Suddenly the dra")
-    assert branch.text != before + " Suddenly the dra"
-    assert whole(engine, generation) == PROMPT + branch.text
-    typed = engine.tokenize(" Suddenly the dra")
-    assert len(branch.ids) == count + len(typed) - 1 + RULE.max_tokens  # the last typed one is spelt anew
-    assert typed[-1] not in branch.ids[count:]
-
-
-@pytest.mark.parametrize(
-    "pieces", [(" a", " b"), (" The rain fell.", " and"), (" th", "e ki", "ng"), ("x", "\n", "y")]
-)
-@pytest.mark.parametrize("steps", [0, 1, 3])
-def test_typing_several_times_loses_nothing(engine: Engine, pieces: tuple[str, ...], steps: int) -> None:
-    generation = engine.submit(Request(CUT, heal=True, sampling=seeded(2), stop=RULE))
-    branch = generation.branches[0]
-    for piece in pieces:
-        branch.append(piece)
-        for _ in range(steps):
-            engine.process()
-    finish(engine, generation)
-    assert whole(engine, generation) == CUT + branch.text
-    position = 0
-    for piece in pieces:
-        position = branch.text.index(piece, position) + len(piece)

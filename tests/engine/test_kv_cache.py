@@ -1,4 +1,4 @@
-"""A KV cache that cannot be is refused in words: llama.cpp would abort, or take memory until the end."""
+"""A KV cache that cannot be is refused in words: llama.cpp would abort."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import engine as engine_module
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError
+from srbwriter.engine.types import EngineOptions, InvalidRequest
 
 from .guards import run_child
 from .toy_models import make_jamba, make_qwen
@@ -49,22 +47,3 @@ def test_no_way_to_load_it_ends_the_process(tmp_path: Path) -> None:
 def test_quantised_values_need_flash_attention(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="flash"):
         Engine.load(make_qwen(tmp_path / "toy.gguf", size=64), options(cache_type_v="q8_0", flash_attn="off"))
-
-
-# ---- the memory of a context
-
-BUNDLED_TOKEN = 8 * 8 * (32 + 32) * 2  # layers, heads, keys and values of each, bytes of a number
-
-
-def test_a_context_that_no_memory_holds_is_refused_before_anything_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(engine_module, "all_memory", lambda: 64 << 30)
-    loaded: list[float] = []
-    with pytest.raises(ModelError) as caught:
-        Engine.load(bundled_model(), options(n_ctx=1 << 24), on_progress=loaded.append)
-    assert not loaded
-    said = str(caught.value)
-    assert "16777216 tokens takes 137.4 GB" in said and "has 68.7 GB" in said
-    most = int(said.split("--ctx-size ")[1].split()[0])
-    assert most * BUNDLED_TOKEN < 64 << 30 < 2 * most * BUNDLED_TOKEN

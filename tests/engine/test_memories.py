@@ -29,6 +29,7 @@ from .support import (
     finish,
     fixture_of,
     forcing,
+    last_position,
     runs_of,
     seeded,
     spill,
@@ -105,7 +106,7 @@ def evict_all(engine: Engine) -> None:
     stats = engine.stats()
     assert stats.used_cells == stats.used_sequences == 0
     context = engine._context
-    assert {context.last_position(seq) for seq in range(context.sequences)} == {-1}
+    assert {last_position(context, seq) for seq in range(context.sequences)} == {-1}
 
 
 def test_the_models_have_the_memories_they_are_made_for(engine: Engine) -> None:

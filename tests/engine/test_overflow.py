@@ -17,7 +17,7 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.window import fit
 
-from .support import GREEDY, drive, exact_engine, finish, fixture_of
+from .support import GREEDY, exact_engine, finish, fixture_of
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
@@ -61,14 +61,3 @@ def test_truncation_keeps_the_head_and_the_end(n: int, window: int, keep: int) -
     tail = found[head:]
     assert tail == ids[n - len(tail) :]
     assert tail
-
-
-def test_typed_text_that_does_not_fit_ends_the_branch_in_words(engine: Engine) -> None:
-    generation = engine.submit(replace(REQUEST, prompt=story(engine, 100), stop=Stop(ignore_eog=True)))
-    branch = generation.branches[0]
-    drive(engine, lambda: len(branch.ids) == 3)
-    typed = engine.detokenize(story(engine, 60))
-    branch.append(typed)
-    finish(engine, generation)
-    assert branch.finish_reason is FinishReason.CONTEXT
-    assert branch.text.endswith(typed)

@@ -110,7 +110,6 @@ MEANINGLESS: list[Callable[[Generation], None]] = [
     lambda g: g.branches[0].change("greedy"),
     lambda g: g.branches[0].change(stop=Stop(strings="the")),  # type: ignore[arg-type]
     lambda g: g.branches[0].change(stop=Stop(max_tokens=-1)),
-    lambda g: g.branches[0].append(5),  # type: ignore[arg-type]
     lambda g: g.branches[0].reroll(seed=-3),
     lambda g: g.branches[0].reroll(begin=("a",)),  # type: ignore[arg-type]
     lambda g: g.branches[0].reroll(without=(10**9,)),

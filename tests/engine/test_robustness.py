@@ -12,7 +12,6 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
     BranchView,
-    EngineClosed,
     EngineError,
     Failed,
     InvalidRequest,
@@ -77,18 +76,6 @@ def test_listeners_hear_once_a_step_and_may_raise(engine: Engine) -> None:
     finish(engine, generation)
     assert heard[-1] < len(generation.log)
     assert works(engine)
-
-
-def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine._context, "decode", lambda *_: 1 // 0)
-    for _ in range(3):
-        generation = engine.submit(Request(PROMPT, stop=SHORT))
-        engine.process()
-        with pytest.raises(EngineError):
-            generation.wait(0)
-    assert not engine.alive
-    with pytest.raises(EngineClosed, match="failed"):
-        engine.submit(Request(PROMPT))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from .support import (
     exact_model,
     finish,
     fixture_of,
+    last_position,
     seeded,
     small_engine,
     toy_model,
@@ -350,7 +351,7 @@ class SequencesMachine(RuleBasedStateMachine):
         context, tree = self.engine._context, self.engine._cache.tree
         for seq in range(context.sequences):
             node = tree.tip.get(seq)
-            assert context.last_position(seq) + 1 == (0 if node is None else node.end)
+            assert last_position(context, seq) + 1 == (0 if node is None else node.end)
         assert self.engine._cache.used_cells <= context.cells
 
 

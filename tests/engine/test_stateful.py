@@ -24,7 +24,7 @@ from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
 from tests.fakes.shared_model import load_engine
 
-from .support import Reference, assert_same_logits, exact_model, seeded, toy_model
+from .support import Reference, assert_same_logits, exact_model, last_position, seeded, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
 
 PROMPTS = (
@@ -126,11 +126,6 @@ class EngineMachine(RuleBasedStateMachine):
     def rewind(self, data: st.DataObject, unit: str, amount: int) -> None:
         self.branch(data).rewind(**{unit: amount})
 
-    @precondition(lambda self: self.generations)
-    @rule(data=st.data(), text=WORDS)
-    def append(self, data: st.DataObject, text: str) -> None:
-        self.branch(data).append(text)
-
     @precondition(lambda self: self.generations and len(self.generations[-1].branches) < 6)
     @rule()
     def add_branch(self) -> None:
@@ -198,7 +193,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert tree.cells <= cache.used_cells <= context.cells
         for seq in range(context.sequences):
             node = tree.tip.get(seq)
-            assert context.last_position(seq) + 1 == (0 if node is None else node.end)
+            assert last_position(context, seq) + 1 == (0 if node is None else node.end)
         live = [t.seq for t in (*self.engine._scheduler.queue.writing, *self.engine._scheduler.queue.reading)]
         assert len(live) == len(set(live))
         assert not set(live) & cache.idle

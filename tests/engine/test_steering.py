@@ -8,7 +8,7 @@ nobody touches anything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -19,7 +19,6 @@ from srbwriter.engine.types import (
     BranchState,
     Cut,
     FinishReason,
-    Request,
     Sampling,
     Stop,
 )
@@ -27,10 +26,7 @@ from srbwriter.prose import last_sentence_start
 
 from .support import (
     AT,
-    GREEDY,
     LENGTH,
-    PROMPT,
-    RULE,
     decoded_rows,
     drive,
     exact_engine,
@@ -80,10 +76,6 @@ VERBS: dict[str, tuple[Callable[[Branch], None], Callable[[Branch, Before], bool
         lambda b, was: b.text.startswith(was.text[: last_sentence_start(was.text, 1)])
         and b.buffer.revision == was.revision + 1
         and len(b.ids) <= len(was.ids) and b.ids[:-1] == was.ids[: len(b.ids) - 1],
-    ),
-    "append": (
-        lambda b: b.append(" The rain fell."),
-        lambda b, was: b.live and b.text.startswith(was.text + " The rain fell."),
     ),
     "set sampling": (
         lambda b: b.change(Sampling(logit_bias=((COMPELLED, 1e6),))),
@@ -164,25 +156,6 @@ def test_characters_are_cut_exactly(engine: Engine, where: int) -> None:
     assert [e.chars for e in generation.log if isinstance(e, Cut)] == [len(branch.text)]
 
 
-def test_typed_text_is_part_of_what_the_model_reads(engine: Engine) -> None:
-    """After typing, greedy text goes on exactly as a prompt with that text would."""
-    engine.reset()
-    rule = replace(RULE, max_tokens=10)
-    generation = engine.submit(Request(PROMPT, sampling=GREEDY, stop=rule))
-    branch = generation.branches[0]
-    drive(engine, lambda: len(branch.ids) == 5)
-    branch.append(" Suddenly a wolf")
-    finish(engine, generation)
-    typed = len(engine.model.tokenize_continuation(" Suddenly a wolf"))
-    path = [*generation.prompt_ids, *branch.ids[: 5 + typed]]
-    alone = engine.submit(Request(path, sampling=GREEDY, stop=replace(rule, max_tokens=5), add_bos=False))
-    finish(engine, alone)
-    assert branch.ids[5 + typed :] == alone.branches[0].ids
-    assert len(branch.ids) == 10 + typed  # what was typed does not count as written
-    assert branch.buffer.typed == [(branch.text.index(" Suddenly"), branch.text.index(" Suddenly") + 16)]
-    assert branch.text == engine.detokenize(branch.ids)
-
-
 def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:
     generation = started(engine)
     for number, (verb, _) in enumerate(VERBS.values()):
@@ -199,7 +172,7 @@ def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:
     generation = started(engine, 0, n=1)
     branch = generation.branches[0]
     seen, cursor, resets = "", None, 0
-    verbs = iter([lambda: branch.rewind(tokens=4), lambda: branch.append(" Oh!"), lambda: branch.reroll()])
+    verbs = iter([lambda: branch.rewind(tokens=4), lambda: branch.extend(4), lambda: branch.reroll()])
     for step in range(60):
         if step % 9 == 8:
             next(verbs, lambda: None)()
@@ -208,4 +181,4 @@ def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:
         seen = text if reset else seen + text
         resets += reset
         assert seen == branch.text
-    assert resets == 2  # typing is not taking back
+    assert resets == 2  # writing on is not taking back

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Cut, FinishReason, Stop, Text
-from srbwriter.prose import LineScanner, ParagraphScanner, SentenceScanner
+from srbwriter.prose import Scanner
 
 from .support import dictated, drive, finish, fixture_of, published, stepped
 
@@ -24,7 +24,6 @@ FRAGMENTS = (
 )  # fmt: skip
 STRINGS = ("a", "ab", "abc", "bca", "User:", "\n", "\n\n", "<|im_end|>", "e.g. ", ".", '"', "界", "😀")
 Boundary = Literal["line", "sentence", "paragraph"]
-SCANNERS = {"line": LineScanner, "sentence": SentenceScanner, "paragraph": ParagraphScanner}
 
 
 def write(engine: Engine, text: str, stop: Stop, **sampling: Any) -> Branch:
@@ -49,7 +48,7 @@ def expected(engine: Engine, ids: list[int], stop: Stop) -> tuple[str, FinishRea
             place, length = min(strings)
             hits.append((place - length * stop.include_string, FinishReason.STOP))
         if stop.boundary:
-            ends = set(SCANNERS[stop.boundary]().feed(text))
+            ends = set(Scanner(stop.boundary).feed(text))
             if ends - known and count >= stop.min_tokens:
                 hits.append((min(ends - known), FinishReason(stop.boundary)))
             known = ends

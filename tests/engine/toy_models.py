@@ -147,19 +147,16 @@ def lora_halves(seed: int) -> dict[str, tuple[NDArray[np.float32], NDArray[np.fl
     }
 
 
-def make_lora(
-    path: Path, seed: int = 1, metadata: dict[str, tuple[int, Any] | None] | None = None,
-    tensors: Tensors | None = None,
-) -> Path:  # fmt: skip
-    """An adapter for :func:`make_qwen`; ``metadata`` and ``tensors`` take the place of what is usual."""
-    entries: dict[str, tuple[int, Any] | None] = {
+def make_lora(path: Path, seed: int = 1, metadata: dict[str, tuple[int, Any]] | None = None) -> Path:
+    """An adapter for :func:`make_qwen`; ``metadata`` takes the place of what is usual."""
+    entries: dict[str, tuple[int, Any]] = {
         "general.type": (_STRING, "adapter"), "general.architecture": (_STRING, "qwen3"),
         "adapter.type": (_STRING, "lora"), "adapter.lora.alpha": (_F32, ALPHA), **(metadata or {}),
     }  # fmt: skip
     halves: Tensors = {}
     for name, (a, b) in lora_halves(seed).items():
         halves |= {f"{name}.lora_a": a, f"{name}.lora_b": b}
-    _write(path, [(key, *entry) for key, entry in entries.items() if entry], tensors or halves)
+    _write(path, [(key, *entry) for key, entry in entries.items()], halves)
     return path
 
 

@@ -38,7 +38,6 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     Stop,
-    Text,
     TokenLogprob,
     TokenRun,
 )
@@ -359,14 +358,6 @@ class FakeEngine(WithoutCache):
                 branch.buffer = type(branch.buffer)(branch.buffer.revision + 1)
                 self._begin(branch)
                 return [Cut(branch.index, 0, 0)]
-            case "append":
-                text, go_on = command.args
-                if go_on and not branch.live:
-                    self._begin(branch)
-                branch.buffer.pieces.append(text)
-                branch.buffer.ids.extend(self.tokenize(text))
-                self._writers[branch.generation.number, branch.index].restart_text()
-                return [Text(branch.index, text, tuple(self.tokenize(text)))]
             case "rewind":
                 text = branch.text
                 tokens, chars, _, _ = command.args

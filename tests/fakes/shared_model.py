@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from srbwriter.engine import engine as engines
-from srbwriter.engine import kv_cache
+from srbwriter.engine import sizing
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.model import Model
 from srbwriter.engine.types import EngineOptions
@@ -26,7 +26,7 @@ class SharedModel(Model):
 _patched = threading.Lock()  # sessions load on threads of their own
 
 # What the weights depend on; all else is the context's, which each engine has for itself.
-_FIELDS = ("numa", "gpu_layers", "main_gpu", "mmap", "mlock", "tensor_split")
+_FIELDS = ("gpu_layers", "main_gpu", "mmap", "mlock", "tensor_split")
 
 
 @cache
@@ -38,8 +38,8 @@ def _shared(path: Path, options: EngineOptions, _: object) -> SharedModel:
     return _load(path, *(getattr(options, field) for field in _FIELDS))
 
 
-# Twice for each engine, Python walks through a header with thousands of words.
-_read_contents = cache(kv_cache.read_contents)
+# For each engine, Python walks through a header with thousands of words.
+_read_contents = cache(sizing.read_contents)
 
 
 def load_engine(path: Any, options: EngineOptions | None = None, /, **more: Any) -> Engine:
@@ -49,5 +49,5 @@ def load_engine(path: Any, options: EngineOptions | None = None, /, **more: Any)
     """
     with _patched, pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "Model", _shared)
-        patch.setattr(kv_cache, "read_contents", _read_contents)
+        patch.setattr(sizing, "read_contents", _read_contents)
         return Engine.load(path, options, **more)

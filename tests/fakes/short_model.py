@@ -22,11 +22,9 @@ def short_model() -> Path:
     """The first layers of the bundled model, with its vocabulary and its form, and a third of its work."""
     path = Path(tempfile.mkdtemp()) / "short.gguf"
     data = bundled_model().read_bytes()
-    with bundled_model().open("rb") as file:
-        count = len(list(pairs(file, len(data))))
-        metadata = bytearray(data[_HEAD.size : file.tell()])
-        file.seek(0)
-        _, tensors = contents(file, len(data))
+    count, (_, tensors) = len(list(pairs(bundled_model()))), contents(bundled_model())
+    first = tensors[0].name.encode()
+    metadata = bytearray(data[_HEAD.size : data.index(struct.pack("<Q", len(first)) + first)])
     said = b"llama.block_count" + struct.pack("<I", _U32)
     at = metadata.index(said) + len(said)
     metadata[at : at + 4] = struct.pack("<I", LAYERS)

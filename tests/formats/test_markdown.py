@@ -77,7 +77,7 @@ def test_an_author_is_found_however_it_is_written(front: str, byline: str) -> No
     assert read(f"---\n{front}\n---\nText.").byline == byline
 
 
-@pytest.mark.parametrize("front", ["title: x\nShe ran.\n", "a: [1\n", "a: " + "[" * 400 + "]" * 400 + "\n"])
+@pytest.mark.parametrize("front", ["title: x\nShe ran.\n", "a: [1\n", "a: " + "[" * 600 + "]" * 600 + "\n"])
 def test_what_is_no_yaml_stays_in_the_text_and_the_writer_is_told(front: str) -> None:
     text = f"---\n{front}---\n# One\n"
     draft = read(text)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import replace
 from itertools import accumulate, cycle, islice
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.models import Header, Run, need, read_header
-from srbwriter.models.fit import GPU_SPARE, HOST_SHARE, Gpu, Need, Placement, Wish, place, suggest
+from srbwriter.models import Header, need, read_header
+from srbwriter.models.fit import GPU_SPARE, HOST_SHARE, Gpu, Need, Placement, Run, place
 
 GB = 10**9
 NOVELIST = Header(
@@ -19,28 +20,20 @@ NOVELIST = Header(
     kv_widths=((1024, 1024),) * 32,
 )  # fmt: skip
 WEIGHTS = 4_920_000_000
-WISH = Wish(8192, Run(8192 + 4096))
+RUN = Run(8192 + 4096)
 AMPLE = 64 * GB
 
 
-def placed(*gpus: float, free: float = AMPLE, shared: bool = False, **changes: object) -> Placement:
+def placed(*gpus: float, free: float = AMPLE, shared: bool = False, **changes: Any) -> Placement:
     """The placement of an 8B model; sizes in GB."""
     devices = [Gpu(f"GPU {n}", int(size * GB), shared) for n, size in enumerate(gpus)]
-    return place(NOVELIST, WEIGHTS, replace(WISH, **changes), devices, int(free))
+    return place(NOVELIST, WEIGHTS, RUN, devices, int(free), window=8192, **changes)
 
 
 def test_the_bundled_models_cache_is_what_llama_cpp_reserves() -> None:
     header = read_header(bundled_model())
     width = sum(key + value for key, value in header.kv_widths)
     assert need(header, 7, Run(4608)) == Need(7, 4608 * width * 2, need(header, 0, Run(4608)).compute)
-
-
-def test_the_finest_that_fits_is_suggested_up_to_six_bits() -> None:
-    sizes = [("F16", 160), ("Q8_0", 85), ("Q6_K", 60), ("Q4_K_M", 45), ("Q2_K", 30)]
-    for size, expected in ((100, "Q6_K"), (60, "Q6_K"), (59, "Q4_K_M"), (30, "Q2_K"), (5, "Q2_K")):
-        assert sizes[suggest(sizes, lambda each, most=size: each <= most)][0] == expected
-    assert suggest([("F16", 160)], lambda size: False) == 0
-    assert suggest([("Q8_0", 80), ("F16", 160)], lambda size: True) == 0
 
 
 def test_without_a_gpu_and_with_memory_nothing_is_changed() -> None:
@@ -100,15 +93,6 @@ def models(draw: st.DrawFn) -> tuple[Header, int]:
     return header, draw(st.integers(10**6, 200 * GB))
 
 
-wishes = st.builds(
-    Wish,
-    window=st.sampled_from([512, 2048, 8192]),
-    run=st.builds(Run, cells=st.sampled_from([8192, 12288]), flash_attention=st.booleans()),
-    gpu_layers=st.none() | st.integers(-1, 100),
-    n_ctx=st.none() | st.integers(16, 200_000),
-    split=st.sampled_from([(), (1.0,), (3.0, 1.0), (0.0, 1.0, 1.0)]),
-    gpu_flash=st.booleans(),
-)
 frees = st.integers(0, 100 * GB)
 gpus = st.lists(st.builds(Gpu, st.just("GPU"), frees, st.booleans()), max_size=4)
 
@@ -124,21 +108,27 @@ def on_gpu(layers: int, split: tuple[float, ...], count: int) -> list[int]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(models(), wishes, gpus, frees)
-def test_what_is_chosen_fits(model: tuple[Header, int], wish: Wish, devices: list[Gpu], free: int) -> None:
+@given(
+    models(), gpus, frees, st.sampled_from([512, 2048, 8192]), st.none() | st.integers(-1, 100),
+    st.none() | st.integers(16, 200_000),
+)  # fmt: skip
+def test_what_is_chosen_fits(
+    model: tuple[Header, int], devices: list[Gpu], free: int, window: int, gpu_layers: int | None,
+    n_ctx: int | None,
+) -> None:  # fmt: skip
     header, weights = model
-    found = place(header, weights, wish, devices, free)
-    cells = found.n_ctx or wish.run.cells
-    if wish.n_ctx is not None:
-        assert found.n_ctx == wish.n_ctx
-    if wish.gpu_layers is not None and devices:
-        assert found.gpu_layers == (wish.gpu_layers if 0 <= wish.gpu_layers <= found.layers else found.layers)
+    found = place(header, weights, RUN, devices, free, window=window, gpu_layers=gpu_layers, n_ctx=n_ctx)
+    cells = found.n_ctx or RUN.cells
+    if n_ctx is not None:
+        assert found.n_ctx == n_ctx
+    if gpu_layers is not None and devices:
+        assert found.gpu_layers == (gpu_layers if 0 <= gpu_layers <= found.layers else found.layers)
     if not devices:
         assert found.gpu_layers == 0
-    if wish.gpu_layers is None and found.gpu_layers:
+    if gpu_layers is None and found.gpu_layers:
         each = on_gpu(found.gpu_layers, found.split, len(devices))
         assert sum(each) == found.gpu_layers
-        run = replace(wish.run, cells=cells, flash_attention=wish.gpu_flash)
+        run = replace(RUN, cells=cells, flash_attention=True)
         compute = need(header, 0, run).compute
         caches = [need(replace(header, kv_widths=(width,)), 0, run).cache for width in header.kv_widths]
         for layers, gpu in zip(each, devices, strict=True):
@@ -146,9 +136,7 @@ def test_what_is_chosen_fits(model: tuple[Header, int], wish: Wish, devices: lis
             cache = sum(sorted(caches)[-blocks:])
             used = weights * blocks // header.layers + cache + compute + GPU_SPARE
             assert not layers or used <= gpu.free + header.layers
-    if wish.n_ctx is None and cells > min(wish.window, 2048):
-        host = need(header, weights, replace(wish.run, cells=cells, flash_attention=True)).total
-        if found.gpu_layers == 0:
-            assert host <= free * HOST_SHARE + 1
-    if found.n_ctx is not None and wish.n_ctx is None and found.n_ctx < wish.window:
+    if n_ctx is None and cells > min(window, 2048) and found.gpu_layers == 0:
+        assert need(header, weights, replace(RUN, cells=cells)).total <= free * HOST_SHARE + 1
+    if found.n_ctx is not None and n_ctx is None and found.n_ctx < window:
         assert found.notes

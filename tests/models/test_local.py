@@ -10,10 +10,8 @@ from srbwriter import paths
 from srbwriter.demo import bundled_model
 from srbwriter.models import (
     ModelsError,
-    Wanted,
     find,
     local_models,
-    pulled,
 )
 from srbwriter.models.local import local_files
 from tests.models.gguf_files import SHAPE, gguf, put
@@ -26,7 +24,7 @@ def hub_cache(home: Path) -> Path:
 def snapshot(home: Path, repo: str, name: str, revision: str = "abc") -> Path:
     """A file as the hub's own library keeps it: a link to a blob."""
     top = hub_cache(home) / f"models--{repo.replace('/', '--')}"
-    blob = put(top / "blobs" / f"digest-{name}")
+    blob = put(top / "blobs" / "0123")
     link = top / "snapshots" / revision / name
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(blob)
@@ -37,11 +35,9 @@ def test_all_places_are_looked_into(home: Path, monkeypatch: pytest.MonkeyPatch)
     put(paths.models_dir() / "deep" / "a-Q4_0.gguf")
     snapshot(home, "o/r", "b.gguf")
     put(home / ".lmstudio" / "models" / "p" / "r" / "c.gguf")
-    put(home / ".cache" / "lm-studio" / "models" / "d.gguf")
     found = {(model.place, model.name) for model in local_models()}
     assert found == {
         ("bundled", "storyteller"), ("models folder", "a-Q4_0"), ("Hugging Face", "b"), ("LM Studio", "c"),
-        ("LM Studio", "d"),
     }  # fmt: skip
     monkeypatch.setenv("HF_HUB_CACHE", str(home / "elsewhere"))
     assert "b" not in {path.stem for _, path in local_files()}
@@ -80,12 +76,3 @@ def test_two_of_one_name_need_a_path(home: Path) -> None:
     assert str(first) in str(caught.value) and str(second) in str(caught.value)
     first.unlink()
     assert find("a") == second, "the models folder comes before the folders of others"
-
-
-def test_what_was_pulled_is_found_without_the_hub(home: Path) -> None:
-    assert pulled(Wanted("o/r")) is None
-    cached = snapshot(home, "o/r", "b-Q8_0.gguf")
-    assert pulled(Wanted("o/r", "Q8_0")) == cached
-    mine = put(paths.models_dir() / "o" / "r" / "b-Q4_0.gguf")
-    assert pulled(Wanted("o/r")) == mine
-    assert pulled(Wanted("o/r", "q4_0")) == mine and pulled(Wanted("o/r", "Q3_K")) is None

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from srbwriter.models.files import Parts, is_model, part_names, parts_of, quantisation
-
-
-def test_quantisations() -> None:
-    for name, found in {
-        "Meta-Llama-3-8B.Q4_K_M.gguf": "Q4_K_M",
-        "qwen2.5-iq4_xs.gguf": "IQ4_XS",
-        "gemma-3-1b-it-UD-Q2_K_XL.gguf": "UD-Q2_K_XL",
-        "big-Q8_0-00001-of-00002.gguf": "Q8_0",
-        "gpt-oss-20b-mxfp4.gguf": "MXFP4",
-        "model-BF16.gguf": "BF16",
-        "a/Q4_0/b.gguf": "",
-        "storyteller.gguf": "",
-        "iraq4ever.gguf": "",
-    }.items():
-        assert quantisation(name) == found, name
+from srbwriter.models.files import is_model, part_names, part_of
 
 
 def test_parts() -> None:
-    assert parts_of("big-00002-of-00003.gguf") == Parts("big", 2)
-    assert parts_of("small.GGUF") == Parts("small")
+    assert part_of("big-00002-of-00003.gguf") == ("big", 2)
+    assert part_of("small.GGUF") == ("small", 1)
     assert part_names("big-00002-of-00002.gguf") == ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
     assert part_names("small.gguf") == ["small.gguf"]
 

@@ -9,10 +9,9 @@ import httpx
 import pytest
 
 from srbwriter import paths
-from srbwriter.models import Cancelled, DownloadError, ModelsError, RecommendedModel, Run, Wanted, pull
-from srbwriter.models.files import Header
+from srbwriter.models import Cancelled, DownloadError, ModelsError, pull
 from tests.fakes.hub import Hub
-from tests.models.gguf_files import SHAPE, gguf
+from tests.models.gguf_files import gguf
 
 REPO = "maker/novelist-GGUF"
 FILES = {
@@ -32,21 +31,12 @@ def novelist(hub: Hub) -> Hub:
     return hub
 
 
-def how_run(header: Header | None) -> Run:
-    assert header is None or header.context == SHAPE["llama.context_length"]
-    return Run(1000)
-
-
-def plan(what: str = "") -> pull.Plan:
-    return pull.plan(Wanted(REPO, what), how_run)
-
-
 def silent(name: str, done: int, total: int) -> None:
     pass
 
 
 def bring(what: str = "Q8_0") -> Path:
-    return pull.fetch(plan(what), silent)
+    return pull.fetch(f"{REPO}:{what}", silent)
 
 
 def here() -> set[str]:
@@ -60,14 +50,13 @@ def address(hub: Hub, name: str = Q8) -> str:
 
 def test_a_model_arrives_whole_in_the_folder_of_its_repository_once(novelist: Hub) -> None:
     reports: list[tuple[str, int, int]] = []
-    file = pull.fetch(plan("Q8_0"), lambda *news: reports.append(news))
+    file = pull.fetch(f"{REPO}:Q8_0", lambda *news: reports.append(news))
     assert file == paths.models_dir() / REPO / Q8 and file.read_bytes() == FILES[Q8]
     size = len(FILES[Q8])
     assert [done for _, done, _ in reports] == sorted({done for _, done, _ in reports}) and len(reports) > 2
     assert reports[-1] == (Q8, size, size) and here() == {f"{REPO}/{Q8}"}
-    ready = plan("Q8_0")
     novelist.asked.clear()
-    assert pull.fetch(ready, silent) == file and not novelist.asked
+    assert bring() == file and not novelist.files_asked()
 
 
 def test_the_parts_of_a_split_model_come_together(novelist: Hub) -> None:
@@ -80,34 +69,33 @@ def test_an_interrupted_download_goes_on_where_it_stopped(novelist: Hub) -> None
         if done > 3_000:
             raise Cancelled("stopped")
 
-    model = RecommendedModel("Novelist", REPO, Q8, "base", "4 GB")
     with pytest.raises(Cancelled):
-        pull.fetch_recommended(model, stop)
-    kept = model.arrived
-    assert kept > 3_000 and not model.is_here
+        pull.fetch(f"{REPO}/{Q8}", stop)
+    [part] = (paths.models_dir() / REPO).iterdir()
+    kept = part.stat().st_size
+    assert kept > 3_000 and not (paths.models_dir() / REPO / Q8).exists()
     novelist.asked.clear()
-    assert pull.fetch_recommended(model, silent).read_bytes() == FILES[Q8] and model.is_here
+    assert pull.fetch(f"{REPO}/{Q8}", silent).read_bytes() == FILES[Q8]
     assert [asked.headers["Range"] for asked in novelist.files_asked()] == [f"bytes={kept}-"]
 
 
 def test_a_dead_line_or_a_busy_hub_is_asked_again_and_a_dead_one_given_up(novelist: Hub) -> None:
-    ready = plan("Q8_0")
     for cuts, statuses, ranges, asked in (
         ([2_000, 1_000, 10], [], True, 4), ([], [503, 429], True, 3), ([2_000], [], False, 2)
     ):  # fmt: skip
         novelist.asked.clear()
         novelist.cut_after, novelist.statuses, novelist.ranges = list(cuts), list(statuses), ranges
-        assert pull.fetch(ready, silent).read_bytes() == FILES[Q8]
+        assert bring().read_bytes() == FILES[Q8]
         assert len(novelist.files_asked()) == asked
         shutil.rmtree(paths.models_dir())
     novelist.statuses = [503] * pull.ATTEMPTS
     with pytest.raises(DownloadError, match="503 .*fetching it again continues from there"):
-        pull.fetch(ready, silent)
+        bring()
 
 
 def test_a_damaged_file_never_gets_its_name(novelist: Hub) -> None:
     novelist.flipped = {Q8}
-    for fetch in (bring, lambda: pull.fetch_url(address(novelist), silent)):
+    for fetch in (bring, lambda: pull.fetch(address(novelist), silent)):
         with pytest.raises(DownloadError, match="checksum .*fetch it again"):
             fetch()
         assert here() == set(), "the damaged part is gone, or every further attempt would fail as well"
@@ -115,48 +103,39 @@ def test_a_damaged_file_never_gets_its_name(novelist: Hub) -> None:
     assert bring().read_bytes() == FILES[Q8]
 
 
-def test_a_refused_download_leaves_nothing(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = plan("Q8_0")
+def test_a_refused_download_leaves_no_model(novelist: Hub) -> None:
     novelist.statuses = [403]
     with pytest.raises(ModelsError):
-        pull.fetch(ready, silent)
-    assert not (paths.models_dir() / REPO).exists()
-    full = shutil.disk_usage(paths.models_dir())._replace(free=0)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: full)
-    with pytest.raises(DownloadError, match="make room"):
-        pull.fetch(ready, silent)
-    assert not (paths.models_dir() / REPO).exists()
-
-
-def test_what_fits_this_machine_is_suggested(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = plan()
-    assert [model.quantisation for model in everything.models] == ["Q4_K_M", "Q5_0", "Q8_0", "F16"]
-    assert everything.model.quantisation == "Q5_0", "the finest of up to six bits"
-    small, modest, *_ = everything.models
-    assert small.need - small.size > 1000 * 2 * 2 * 32 * 2, "the hub's file was asked for its shape"
-    monkeypatch.setattr(pull, "memory_budget", lambda: (small.need + modest.need) // 2)
-    assert plan().model.quantisation == "Q4_K_M"
-    monkeypatch.setattr(pull, "memory_budget", lambda: 1)
-    assert plan().model.quantisation == "Q4_K_M"
-    assert plan("F16").suggested.quantisation == "Q4_K_M" and plan("F16").model.quantisation == "F16"
+        bring()
+    assert not [path for path in paths.models_dir().rglob("*.gguf")]
 
 
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (Wanted(REPO, "Q3_K"), r"has no Q3_K — there are Q4_K_M \(4 KB\), Q5_0"),
-        (Wanted("maker/none"), "maker/none: there is no such repository .*`srbwriter models recommended`"),
-        (Wanted("maker/plain"), "holds no GGUF model"),
-        (Wanted("maker/half"), "holds no GGUF model"),
-        (Wanted("maker/twice", "Q8_0"), "several Q8_0 — name one: a-Q8_0.gguf, b-Q8_0.gguf"),
+        (f"{REPO}:Q3_K", "has no Q3_K — name one of its files: novelist-Q4_K_M.gguf, novelist-Q8_0.gguf"),
+        ("maker/none", "maker/none: there is no such repository .*`srbwriter models recommended`"),
+        ("maker/plain", "holds no GGUF model"),
+        (f"{REPO}/none.gguf", "there is no such file"),
+        ("novelist", "expected OWNER/REPO.*`srbwriter models recommended` lists"),
+        ("../x", "expected OWNER/REPO"),
+        ("a/b/c", "expected OWNER/REPO"),
+        ("http://host/", "expected the address of a GGUF file"),
+        ("ftp://host/m.gguf", "expected the address of a GGUF file"),
     ],
 )
-def test_what_is_not_there_is_said_with_what_is(novelist: Hub, wanted: Wanted, words: str) -> None:
+def test_what_is_not_there_is_said_with_what_is(novelist: Hub, wanted: str, words: str) -> None:
     novelist.repositories["maker/plain"] = {"model.safetensors": b"x"}
-    novelist.repositories["maker/half"] = {"m-00001-of-00002.gguf": gguf()}
-    novelist.repositories["maker/twice"] = {"a-Q8_0.gguf": gguf(), "b-Q8_0.gguf": gguf(weights=1)}
     with pytest.raises(ModelsError, match=words):
-        pull.plan(wanted, how_run)
+        pull.fetch(wanted, silent)
+
+
+def test_the_forms_of_a_name(novelist: Hub) -> None:
+    file = paths.models_dir() / REPO / Q8
+    for name in (f"{REPO}/{Q8}", f"{REPO}:q8_0", address(novelist)):
+        assert pull.fetch(name, silent) == file
+    novelist.repositories["maker/other"] = {"other.gguf": gguf()}
+    assert pull.fetch(REPO, silent).name == "novelist-Q4_K_M.gguf"
 
 
 def test_the_token_goes_to_the_hub_and_to_nobody_else(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,21 +156,9 @@ def test_a_gated_repository_names_its_page(novelist: Hub) -> None:
 
 def test_a_hub_that_does_not_answer_or_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(DownloadError, match="127.0.0.1:9, which HF_ENDPOINT names, does not answer"):
-        plan()
+    with pytest.raises(DownloadError, match="127.0.0.1:9 lists no files .*HF_ENDPOINT"):
+        bring()
     page = httpx.MockTransport(lambda request: httpx.Response(200, content=b"<html>log in</html>"))
     monkeypatch.setattr(pull, "_client", lambda: httpx.Client(transport=page))
-    with pytest.raises(DownloadError, match="HF_ENDPOINT names no hub"):
-        plan()
-
-
-def test_how_models_of_the_net_are_written() -> None:
-    assert Wanted.parse("o/r") == Wanted("o/r") == Wanted.parse("hf.co/o/r")
-    assert Wanted.parse("o/r:Q4_0") == Wanted("o/r", "Q4_0")
-    assert Wanted.parse("https://huggingface.co/o/r:a/b.gguf") == Wanted("o/r", "a/b.gguf")
-    for text in ("", "novelist", "a/b/c", "../x", "a/..", "o/r?x"):
-        with pytest.raises(ModelsError, match="expected OWNER/REPO.*`srbwriter models recommended` lists"):
-            Wanted.parse(text)
-    for url in ("", "novelist.gguf", "ftp://host/m.gguf", "http://host/", "http://[/m.gguf"):
-        with pytest.raises(ModelsError, match="expected the address"):
-            pull.fetch_url(url, silent)
+    with pytest.raises(DownloadError, match="lists no files .*HF_ENDPOINT"):
+        bring()

@@ -56,11 +56,7 @@ def test_distinct_branches_begin_differently(real: httpx.Client) -> None:
 
 
 def test_what_cannot_be_is_refused_in_words(real: httpx.Client) -> None:
-    for body, words in (
-        ({"siblings": "unlike"}, "expected independent or distinct"),
-        ({"siblings": "distinct", "mirostat": 2}, "cannot be drawn together with mirostat"),
-        ({"siblings": "distinct", "adaptive_target": 0.4}, "drawn together with adaptive_target"),
-    ):
+    for body, words in (({"siblings": "unlike"}, "expected independent or distinct"),):
         answer = real.post("/srb/v1/completions", json={**WIDE, **body})
         assert answer.status_code == 400
         assert words in answer.text

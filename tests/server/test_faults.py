@@ -94,6 +94,7 @@ def test_nulls_limits_and_numbers_that_are_off(real: httpx.Client) -> None:
 def test_a_wrong_path_is_told_the_likely_one(client: httpx.Client) -> None:
     message = client.get("/v1/v1/models").json()["error"]["message"]
     assert message == "there is no /v1/v1/models here; perhaps /v1/models"
+    assert client.get("/v1/models/").json()["data"], "the address of some clients ends with a slash"
 
 
 def test_a_misspelt_field_is_named(client: httpx.Client) -> None:

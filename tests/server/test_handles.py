@@ -90,13 +90,13 @@ def test_stop_keeps_and_kill_ends_one_branch_only(client: httpx.Client, engine: 
     assert stops == {0: "stopped", 1: "killed", 2: "length"}
 
 
-def test_append_rewind_extend_and_change(client: httpx.Client, engine: FakeEngine) -> None:
+def test_rewind_extend_and_change(client: httpx.Client, engine: FakeEngine) -> None:
     engine.hold_again(2)
     with writing(client, n=1) as (path, events):
         seen = held(events, 2)
         branch = path + "/branches/0"
         for verb, body in (
-            ("append", {"text": " It sat"}), ("rewind", {"chars": 3}), ("extend", {"max_tokens": 3}),
+            ("rewind", {"chars": 3}), ("extend", {"max_tokens": 3}),
             ("change", {"temperature": 0.5, "boundary": "line"}),
         ):  # fmt: skip
             answer = client.post(f"{branch}/{verb}", json=body)
@@ -105,7 +105,7 @@ def test_append_rewind_extend_and_change(client: httpx.Client, engine: FakeEngin
         assert note == "resume does nothing: branch 0 is still writing"
         engine.release()
         seen += events
-    assert text_of(seen, 0).startswith(" there was It")
+    assert text_of(seen, 0).startswith(" there")
     changed = engine.generations[-1].branches[0]
     assert (changed.sampling.temperature, changed.stop_rule.boundary) == (0.5, "line")
 
@@ -128,8 +128,6 @@ def test_what_cannot_be_is_said_in_words(client: httpx.Client, engine: FakeEngin
             (f"{path}/branches/0/rewind", {}, 400),
             (f"{path}/branches/0/rewind", {"tokens": 1, "chars": 1}, 400),
             (f"{path}/branches/0/rewind", {"tokens": -1}, 400),
-            (f"{path}/branches/0/append", {"text": ""}, 400),
-            (f"{path}/branches/0/append", {"text": " a", "go_on": "perhaps"}, 400),
             (f"{path}/branches/0/reroll", {"temperature": "hot"}, 400),
         )
         for where, body, status in refused:

@@ -39,7 +39,9 @@ def prompt(session: Session) -> str:
     return "".join(part.text for part in session.context().parts if part.fits)
 
 
-def test_chapters_that_no_longer_fit_get_a_summary_and_the_prompt_has_it(long: Session) -> None:
+def test_chapters_that_no_longer_fit_get_summaries_in_the_prompt_and_picks_evaluate_no_more(
+    long: Session,
+) -> None:
     write_round(long)
     found = wait_for_summaries(long)
     assert [one.title for one in found] == ["Part 1", "Part 2", "Part 3"]
@@ -49,6 +51,13 @@ def test_chapters_that_no_longer_fit_get_a_summary_and_the_prompt_has_it(long: S
     told = prompt(long)
     assert told.index("The story so far:") < told.index("Part 1:") < told.index("Mara walked")
     assert long.text().startswith("# Part 1") and "The story so far" not in long.text()
+    for _ in range(3):
+        long.pick(0, go_on=True)
+        current = long.round
+        assert current is not None and current.generation is not None
+        current.generation.wait(WAIT)
+        generation = current.generation
+        assert len(generation.prompt_ids) - generation.cached_tokens <= 2
 
 
 def test_a_summary_stays_as_the_writer_edited_it_and_changes_with_its_chapter(long: Session) -> None:
@@ -68,20 +77,6 @@ def test_a_summary_stays_as_the_writer_edited_it_and_changes_with_its_chapter(lo
     wait_for_summaries(long)
     now = long.book.parts()[1][1]
     assert now is not None and before is not None and now.paragraphs != before.paragraphs
-
-
-def test_picks_evaluate_no_more_with_summaries(long: Session) -> None:
-    write_round(long)
-    wait_for_summaries(long)
-    write_round(long)
-    assert "The story so far" in prompt(long)
-    for _ in range(3):
-        long.pick(0, go_on=True)
-        current = long.round
-        assert current is not None and current.generation is not None
-        current.generation.wait(WAIT)
-        generation = current.generation
-        assert len(generation.prompt_ids) - generation.cached_tokens <= 2
 
 
 def test_stop_ends_the_summary_that_is_written(long: Session) -> None:

@@ -65,7 +65,7 @@ def test_a_pick_shows_the_next_branches_written_and_words_typed_meanwhile_do_awa
 
 
 def test_quitting_meanwhile_leaves_nothing_that_was_not_picked(terminal: Terminal) -> None:
-    terminal.configure("all", 900, "look_ahead_tokens = 100000\n")
+    terminal.configure("all", 400, "look_ahead_tokens = 100000\n")
     file: Path = make_story(terminal.folder)
     terminal.start(file)
     terminal.wait_for(OPENING.strip())

@@ -27,11 +27,15 @@ def test_texts_can_hold_newlines_and_quotes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("temperature", "hot"), ("top_k", "1.5"), ("stop", "no quotes"), ("ignore_eos", "maybe")],
-)
-def test_what_cannot_be_read_names_the_knob(name: str, text: str) -> None:
-    with pytest.raises(InvalidRequest, match=name):
+    ("name", "text", "expected"),
+    [
+        ("temperature", "200", "a number, 0 to 100"), ("top_k", "1.5", "a whole number, -1 or more"),
+        ("stop", "no quotes", "texts in quotes"), ("ignore_eos", "maybe", "yes or no"),
+        ("boundary", "page", "one of line, sentence, paragraph"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_names_the_knob_and_what_is_expected(name: str, text: str, expected: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{name}: '{text}': expected {expected}"):
         parse(BY_NAME[name], text)
 
 

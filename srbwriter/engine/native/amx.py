@@ -22,39 +22,28 @@ _MENDED = {11: 5, 12: 4, 13: 3}
 """The first good minor version of each line of GCC that had the fault when the fix was made."""
 
 
-def compiler_is_sound(binary: bytes) -> bool:
-    """Whether the compilers that a shared library names in its comments translate AMX code rightly.
-
-    A library that names none is not trusted.
-    """
-    if b"clang version" in binary:
-        return True
-    found = [(int(major), int(minor)) for major, minor in _GCC.findall(binary)]
-    return bool(found) and all(
-        major >= 14 or minor >= _MENDED.get(major, minor + 1) for major, minor in found
-    )
-
-
-def _binaries() -> list[bytes]:
-    """llama.cpp's processor code: its own libraries beside libllama, or that where there is none."""
-    own = Path(L._lib._name)
-    return [path.read_bytes() for path in sorted(own.parent.glob("*ggml-cpu*")) or [own]]
-
-
 @cache
 def weights_may_be_repacked() -> bool:
     """False where the layouts that llama.cpp makes for this processor include AMX's, and that is broken."""
     library()
     if b"AMX_INT8 = 1" not in L.llama_print_system_info():
         return True
-    try:
-        sound = all(map(compiler_is_sound, _binaries()))
-    except OSError as error:
-        log.info("cannot tell which compiler made llama.cpp: %s", error)
-        sound = False
+    own = Path(L._lib._name)  # the processor's code is in libraries beside it, or in itself
+    found = [path.read_bytes() for path in own.parent.glob("*ggml-cpu*")] or [own.read_bytes()]
+    sound = all(map(_compiler_is_sound, found))
     if not sound:
         log.info(
             "this llama.cpp was built by a compiler whose AMX code crashes, so AMX stays unused; "
             "rebuilt with GCC 14 or clang it would evaluate prompts faster"
         )
     return sound
+
+
+def _compiler_is_sound(binary: bytes) -> bool:
+    """Whether the compilers that a shared library names in its comments translate AMX code rightly.
+
+    A library that names none is not trusted.
+    """
+    found = [(int(major), int(minor)) for major, minor in _GCC.findall(binary)]
+    sound = all(major >= 14 or minor >= _MENDED.get(major, minor + 1) for major, minor in found)
+    return b"clang version" in binary or bool(found) and sound

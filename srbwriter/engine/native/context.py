@@ -6,7 +6,7 @@ Every rule that llama.cpp enforces by abort() is checked here before the call.
 from __future__ import annotations
 
 import ctypes as C
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..types import MAX_SEQUENCES, EngineOptions, ModelError, NativeError
 from .batch import Batch
-from .library import L, hush, library
+from .library import L, library
 
 # enum ggml_type, for the kinds a KV cache may have
 CACHE_TYPES = {
@@ -37,10 +37,6 @@ OK, NO_SLOT, ABORTED = 0, 1, 2
 
 FEW_BRANCHES = 2
 """Live branches, up to which a processor is left to llama.cpp's own choice of attention."""
-
-
-def _nothing() -> None:
-    pass
 
 
 class Context:
@@ -102,7 +98,7 @@ class Context:
 
     # ---- decoding
 
-    def decode(self, meanwhile: Callable[[], None] = _nothing) -> int:
+    def decode(self, meanwhile: Callable[[], None] | None = None) -> int:
         """Run the batch: OK, NO_SLOT or ABORTED. Raises NativeError for anything else.
 
         On a GPU llama.cpp returns before the batch is computed. ``meanwhile`` is called then, and must not
@@ -110,7 +106,8 @@ class Context:
         """
         code = self._lib.llama_decode(self.pointer, self.batch.take())
         if code == OK:
-            meanwhile()
+            if meanwhile is not None:
+                meanwhile()
             self._lib.llama_synchronize(self.pointer)
         elif code not in (NO_SLOT, ABORTED):
             raise NativeError("llama_decode", code)
@@ -147,11 +144,6 @@ class Context:
         for offset in self._offsets:
             if not self._lib.llama_memory_seq_rm(self.memory, seq + offset, start, end):
                 raise NativeError("llama_memory_seq_rm", f"sequence {seq}, {start} to {end}")
-
-    def last_position(self, seq: int) -> int:
-        """Highest evaluated position of ``seq``, -1 when it is empty."""
-        self._check(seq)
-        return int(self._lib.llama_memory_seq_pos_max(self.memory, seq))
 
     def clear(self) -> None:
         self._lib.llama_memory_clear(self.memory, True)
@@ -241,13 +233,10 @@ class Context:
 
     def abort(self) -> None:
         """Make the decode that runs now end early. Safe from any thread."""
-        hush(True)
         self._abort_flag[0] = b"x"
 
     def rearm(self) -> None:
-        if self._abort_flag[0] != b"\0":
-            self._abort_flag[0] = b"\0"
-            hush(False)
+        self._abort_flag[0] = b"\0"
 
     def close(self) -> None:
         if self.pointer:
@@ -263,6 +252,20 @@ def context_params(options: EngineOptions) -> Any:
     params.kv_unified = True
     params.no_perf = True
     return params
+
+
+def set_adapters(context: int, adapters: Sequence[tuple[int, float]]) -> None:
+    """Decode with these LoRA adapters (pointer, scale) from now on. Must not run beside a decode.
+
+    What the cache holds was evaluated with those before, and means something else now.
+    """
+    pointers: Any = (C.c_void_p * len(adapters))(*(pointer for pointer, _ in adapters))
+    scales = (C.c_float * len(adapters))(*(scale for _, scale in adapters))
+    lib = library()
+    kind: Any = lib.llama_set_adapters_lora.argtypes[1]
+    code = lib.llama_set_adapters_lora(context, C.cast(pointers, kind), len(adapters), scales)
+    if code:
+        raise NativeError("llama_set_adapters_lora", code)
 
 
 def _bytes_of(data: NDArray[np.uint8]) -> Any:

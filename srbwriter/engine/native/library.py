@@ -53,22 +53,23 @@ L: Any = _bindings
 log = logging.getLogger("srbwriter.native")
 
 LONG = frozenset(
-    "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
-    "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
-    "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
-    "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
-    "llama_set_adapters_lora".split()
+    "llama_backend_init llama_model_load_from_file llama_model_free llama_init_from_model llama_free "
+    "llama_decode llama_synchronize llama_tokenize llama_memory_clear llama_sampler_init_dry "
+    "llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data llama_state_get_size "
+    "llama_state_get_data llama_state_set_data llama_adapter_lora_init llama_set_adapters_lora".split()
 )
 """Calls that compute for long, or read a file."""
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
-_HARMLESS = ("possible training context overflow", "using full-size SWA cache", "fallback to CPU")
+_HARMLESS = (
+    "possible training context overflow", "using full-size SWA cache", "fallback to CPU",
+    "graph_compute_async failed with error 1\n", "compute status: 1\n", "failed to decode, ret = 2\n",
+)  # fmt: skip
 """Warnings about what is done on purpose: the cache has more cells than any one branch may use, and
-sliding layers keep all of them, so that a branch can go back; and a LoRA adapter does not lie in the layout
-that its model's weights are in."""
+sliding layers keep all of them, so that a branch can go back; a LoRA adapter does not lie in the layout
+that its model's weights are in; and a decode was aborted."""
 _partial = ""
 _last_level = logging.INFO
-_hushed = False
 
 
 @C.CFUNCTYPE(None, C.c_int, C.c_char_p, C.c_void_p)
@@ -80,15 +81,9 @@ def _to_logging(level: int, text: bytes | None, _: Any) -> None:
         _last_level = logging.DEBUG if level == 2 else _LEVELS[level]
     _partial += (text or b"").decode("utf-8", "replace")
     if _partial.endswith("\n"):
-        harmless = _hushed or any(words in _partial for words in _HARMLESS)
+        harmless = any(words in _partial for words in _HARMLESS)
         log.log(logging.DEBUG if harmless else _last_level, "%s", _partial.rstrip("\n"))
         _partial = ""
-
-
-def hush(on: bool) -> None:
-    """What llama.cpp calls trouble from now on is none, or may be some again."""
-    global _hushed
-    _hushed = on
 
 
 @C.CFUNCTYPE(None, C.c_char_p)

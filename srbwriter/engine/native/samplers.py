@@ -73,20 +73,15 @@ def accept_all(sampler: Sampler, ids: Iterable[int]) -> None:
         accept(sampler, token)
 
 
-def join(members: Sequence[Sampler], selector: Sampler) -> Sampler:
-    """A chain that owns ``members`` and ends with ``selector``."""
+def join(members: Sequence[Sampler]) -> Sampler:
+    """A chain that owns ``members``, of which the last is the selector."""
     lib = library()
     params = _c.llama_sampler_chain_default_params()
     params.no_perf = True
     chain = _checked(lib.llama_sampler_chain_init(params), "chain")
-    for sampler in (*members, selector):
+    for sampler in members:
         lib.llama_sampler_chain_add(chain, _checked(sampler, "chain_add"))
     return chain
-
-
-def take_out(chain: Sampler, place: int) -> Sampler:
-    """The member at ``place``, which the chain no longer owns."""
-    return _checked(library().llama_sampler_chain_remove(chain, place), "chain_remove")
 
 
 def _checked(pointer: Sampler, name: str) -> Sampler:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
@@ -26,11 +26,6 @@ _QUIET = {"GGML_NO_BACKTRACE": "1"}
 """No debugger is forked when the process ends in llama.cpp."""
 
 
-def spin_limits(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables to set; none if the user has chosen a wait policy."""
-    return {} if any(name in environment for name in _SPIN) else _SPIN
-
-
 @contextmanager
 def load_variables() -> Generator[None]:
     """Set the variables that llama.cpp and its OpenMP read while they are loaded, and restore them then.
@@ -38,7 +33,8 @@ def load_variables() -> Generator[None]:
     They must reach neither the rest of the program nor its child processes. A variable that ggml sets by
     itself (``KMP_BLOCKTIME``, in ``ggml_cpu_init``) is removed, too.
     """
-    chosen = {**spin_limits(os.environ), **_QUIET}
+    own = any(name in os.environ for name in _SPIN)  # the user has chosen a wait policy
+    chosen = _QUIET if own else {**_SPIN, **_QUIET}
     added = {name: value for name, value in chosen.items() if name not in os.environ}
     os.environ.update(added)
     try:

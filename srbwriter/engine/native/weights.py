@@ -6,12 +6,13 @@ import ctypes as C
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from srbwriter.gguf import Array, Damaged, pairs
+from srbwriter.gguf import Damaged, Texts, pairs
 
-from ..model_files import UNSAFE, check_file, read_contents
+from ..model_files import check_file
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
 from .amx import weights_may_be_repacked
 from .library import L, library
@@ -20,42 +21,25 @@ log = logging.getLogger("srbwriter.engine")
 
 Progress = Callable[[float], bool | None]
 _LOAD_MODES = {(True, False): 1, (True, True): 3, (False, True): 2, (False, False): 0}  # (mmap, mlock)
-_NUMA = {"distribute": 1, "isolate": 2, "numactl": 3}  # enum ggml_numa_strategy
-_numa_done = False
 _KIND, _TOKENS, _NONE = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "no_vocab"
 
 
 def check_vocabulary(path: Path) -> None:
-    """Look at the vocabulary before llama.cpp does, which aborts over some that it cannot use.
+    """Raise ModelError for a vocabulary over which llama.cpp ends the process: none, or a token twice.
 
-    Raises ModelError when there is none, or two of its tokens are spelt alike. What cannot be followed here
-    is left to llama.cpp, which refuses such files in words.
+    What cannot be followed here is left to llama.cpp, which refuses such files in words.
     """
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            for key, value in pairs(file, size):
-                if key == _KIND and value == _NONE:
-                    raise ModelError(
-                        str(path),
-                        "it has no vocabulary, so it writes no text",
-                        "choose a model that generates text",
-                    )
-                if key == _TOKENS and isinstance(value, Array) and value.holds_texts:
-                    seen: set[bytes] = set()
-                    for token in value.texts():
-                        if token in seen and token:  # empty ones get names of their own
-                            shown = token.decode("utf-8", "backslashreplace")
-                            raise ModelError(
-                                str(path),
-                                f"its vocabulary has the token {shown!r} twice",
-                                "the file is damaged: download or convert it again",
-                            )
-                        seen.add(token)
-                    return
-    except (OSError, Damaged):
-        return
+    with suppress(OSError, Damaged):
+        for key, value in pairs(path):
+            if key == _KIND and value == _NONE:
+                problem, cure = "it has no vocabulary, so it writes no text", "choose one that generates text"
+                raise ModelError(str(path), problem, cure)
+            if key == _TOKENS and isinstance(value, Texts):
+                tokens = [token for token in value if token]  # empty ones get names of their own
+                if len(set(tokens)) < len(tokens):
+                    problem = "its vocabulary has a token twice"
+                    raise ModelError(str(path), problem, "download or convert it again")
+                return
 
 
 def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> int:
@@ -64,10 +48,8 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
     ``on_progress`` gets a fraction and cancels the load by returning False. Raises ModelError,
     or Cancelled.
     """
-    check_file(path)
     check_vocabulary(path)
     lib = library()
-    _init_numa(options.numa)
     params = L.llama_model_default_params()
     params.n_gpu_layers = -1 if options.gpu_layers is None else options.gpu_layers
     params.main_gpu = options.main_gpu
@@ -111,13 +93,6 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
             "choose a model that generates text",
         )
     return int(pointer)
-
-
-def _init_numa(strategy: str) -> None:
-    global _numa_done
-    if strategy and not _numa_done:
-        library().llama_numa_init(_NUMA[strategy])
-        _numa_done = True
 
 
 def _read(function: Any, *args: Any) -> str:
@@ -179,10 +154,14 @@ def suppressed_tokens(vocab: int) -> Sequence[int]:
     return [int(pointer[i]) for i in range(count.value)] if pointer else ()
 
 
-def refuse_unsafe_tensors(path: Path) -> None:
-    """Raise ModelError for tensor types that llama.cpp loads and then crashes on in a decode."""
+def load_adapter(model: int, path: Path) -> int:
+    """Load a LoRA adapter for ``model``, which frees it in its own time. Raises ModelError."""
     check_file(path)
-    for tensor in read_contents(path, "the model")[1]:
-        if tensor.kind != 26 and (kind := UNSAFE.get(tensor.kind)):  # 26 is I32, which is run
-            problem = f"tensor {tensor.name} is of type {kind}, which cannot be run"
-            raise ModelError(str(path), problem, "convert it again")
+    pointer = library().llama_adapter_lora_init(model, os.fsencode(path))
+    if not pointer:
+        raise ModelError(
+            str(path),
+            "llama.cpp could not load this LoRA adapter; the log says why",
+            "give the adapter that was made for this model, or download it again",
+        )
+    return C.cast(pointer, C.c_void_p).value or 0

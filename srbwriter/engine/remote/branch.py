@@ -250,8 +250,7 @@ class RemoteBranch:
         branch, old, text = self.branch, self.branch.buffer, self.branch.text
         branch.seed = derive_seed(branch.seed, old.revision + 1) % SEEDS if seed is None else seed
         self._leave()
-        typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
-        branch.buffer = Buffer(old.revision + 1, typed=typed)
+        branch.buffer = Buffer(old.revision + 1)
         self.tokens = round(self.tokens * chars / max(len(text), 1))
         self.request.events.append(Cut(branch.index, 0, 0))
         self.show(text[:chars])
@@ -285,21 +284,6 @@ class RemoteBranch:
         if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
             self.min_tokens = max(self.min_tokens, self.tokens + BEYOND_THE_END)
         self._ask_again()
-
-    def append(self, text: str, go_on: bool) -> None:
-        branch, live = self.branch, self.branch.live
-        if not text:
-            return
-        self._leave()
-        self._show_held()
-        branch.buffer.typed.append((self.chars, self.chars + len(text)))  # first, so that no reader misses it
-        self.show(text)
-        self._floor = self.chars
-        if go_on and not live:
-            self.apply_stop(branch.stop_rule, branch.stop_rule.max_tokens)
-        self.look()
-        if go_on or live:
-            self._ask_again()
 
     def change(self, sampling: Sampling | None, stop: Stop | None = None) -> None:
         if sampling is not None:

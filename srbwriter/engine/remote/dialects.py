@@ -15,7 +15,7 @@ import msgspec
 from .. import limits
 from ..backend import WITHOUT_CACHE
 from ..capabilities import Capabilities
-from ..parameters import OF_SAMPLING, notation, read_schema, spelled
+from ..parameters import OF_SAMPLING, spelled
 from ..types import FinishReason, InvalidRequest, ModelInfo, RemoteError
 from .transport import IS_IT_AN_ENGINE, Transport, own_words, unreadable
 from .vocabulary import FINGERPRINT, SIZE
@@ -34,9 +34,8 @@ _ENDS: Mapping[str, FinishReason] = {
 }  # fmt: skip
 _SAMPLING = frozenset(row.field for row in OF_SAMPLING) - {"logit_bias"}
 """What can be said without token ids."""
+_CONSTRAINTS = frozenset({"grammar", "json_schema", "regex"})
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
-_CONSTRAINTS: Mapping[str, str] = {"grammar": "grammar", "json_schema": "json", "regex": "regex"}
-"""vLLM's names."""
 _HERE = (
     "token_ids", "logit_bias", "without", "logprobs", "next_logprobs", "next_ids", "prompt_logprobs",
     "gap_filling", "logits_callback", "heal", "cache_prompt", "max_seconds",
@@ -70,14 +69,8 @@ class Dialect:
     """The requests and answers of one kind of server, and what its model can do.
 
     As written here OpenAI's ``/v1/completions``: text goes out, text comes back. Methods raise RemoteError.
-    Required fields of an ``event`` must be present: a garbled name would otherwise lose a token.
-
-    Attributes:
-        info: the model.
-        server: name of the server.
-        many: equal branches in one request at most.
-        end: the text of the token that ends a turn, for the chat template.
-        lacks: features and fields of Sampling that it does not know.
+    Required fields of an ``event`` must be present: a garbled name would otherwise lose a token. ``many`` is
+    how many equal branches are in one request at most, ``end`` the text of the token that ends a turn.
     """
 
     name, server, path = "openai", "this server", "/v1/completions"
@@ -162,14 +155,14 @@ class Dialect:
 
 
 class VLLM(Dialect):
-    """With its own samplers and chat templates.
+    """With its own samplers.
 
     vLLM 0.32 makes ``n`` requests of one for ``n`` branches, which share the prefix cache. So each branch has
     a request of its own here, and ends when its connection is closed.
     """
 
     name, server, many = "vllm", "vLLM", 1
-    lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n", *_CONSTRAINTS} | {"siblings"}
+    lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n"} | {"siblings", "chat_template"}
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
         first, request = branches[0].branch, branches[0].request.asked
@@ -178,28 +171,7 @@ class VLLM(Dialect):
         body |= {"min_tokens": least, "max_tokens": most, "ignore_eos": first.stop_rule.ignore_eog}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
-        if kind := notation(first.sampling):
-            body["structured_outputs"] = {_CONSTRAINTS[kind]: getattr(first.sampling, kind)}
         return body
-
-    async def apply_template(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True,
-        continue_final_message: bool = False, **options: Any,
-    ) -> str:  # fmt: skip
-        """Return the text of the tokens that it makes of ``messages``, without those that begin any text."""
-        ids = await self._tokens({
-            "messages": list(messages), "add_special_tokens": False, "chat_template_kwargs": options,
-            "add_generation_prompt": add_generation_prompt and not continue_final_message,
-            "continue_final_message": continue_final_message,
-        })  # fmt: skip
-        begin = await self._tokens({"prompt": "", "add_special_tokens": True})
-        ids = ids[len(begin) :] if ids[: len(begin)] == begin else ids
-        body = {"model": self.model, "tokens": ids}
-        return str((await self.transport.ask("POST", "/detokenize", body))["prompt"])
-
-    async def _tokens(self, body: dict[str, Any]) -> list[int]:
-        answer = await self.transport.ask("POST", "/tokenize", {"model": self.model, **body})
-        return [int(token) for token in answer["tokens"]]
 
 
 def _end(reason: str | None) -> FinishReason | None:
@@ -234,7 +206,7 @@ class LlamaCpp(Dialect):
 
     name, server, path = "llamacpp", "llama-server", "/completion"
     event = _Piece
-    lacks = frozenset({"regex", "banned_phrases", "min_tokens", "siblings"})
+    lacks = _CONSTRAINTS | {"banned_phrases", "min_tokens", "siblings"}
 
     async def probe(self) -> None:
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
@@ -263,10 +235,6 @@ class LlamaCpp(Dialect):
             body[name] = window if last < 0 else min(last, window)
         if sampling.samplers is not None:
             body["samplers"] = list(sampling.samplers)
-        if sampling.grammar:
-            body["grammar"] = sampling.grammar
-        if sampling.json_schema:
-            body["json_schema"] = read_schema(sampling.json_schema)
         return body
 
     def read(self, event: Any) -> Sequence[Tokens]:
@@ -278,13 +246,13 @@ class LlamaCpp(Dialect):
 class Srb(LlamaCpp):
     """Another srbwriter: with what llama-server lacks."""
 
-    name, server, lacks = "srb", "srbwriter there", frozenset[str]()
+    name, server, lacks = "srb", "another srbwriter", _CONSTRAINTS
 
     def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
         first, sampling, request = branches[0], branches[0].branch.sampling, branches[0].request.asked
         body = super().encode(text, branches, most, least)
         body |= {"min_tokens": least, "stop": [], "after_any": []}
-        body |= {"banned_phrases": list(sampling.banned_phrases), "regex": sampling.regex}
+        body |= {"banned_phrases": list(sampling.banned_phrases)}
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
         all_of_them = len(branches) == len(first.request.branches)
@@ -298,7 +266,6 @@ class Srb(LlamaCpp):
 _DIALECTS: Mapping[str, type[Dialect]] = {
     "vllm": VLLM, "openai": Dialect, "llamacpp": LlamaCpp, "srb": Srb
 }  # fmt: skip
-_NAMES = {"vllm": "vLLM", "llamacpp": "llama-server", "srb": "another srbwriter"}
 
 
 async def connect(transport: Transport) -> Dialect:
@@ -315,8 +282,9 @@ async def connect(transport: Transport) -> Dialect:
     ours = bool(cards) and "engine_state" in cards[0]
     found = {"llamacpp": "srb" if ours else "llamacpp", "vllm": "vllm"}.get(owner, "openai")
     kind = found if options.dialect == "auto" else options.dialect
-    if found in _NAMES and kind not in (found, "openai") and (found, kind) != ("srb", "llamacpp"):
-        problem = f"this is {_NAMES[found]} (--dialect {found}), not {_NAMES[kind]}; leave --dialect out"
+    if found != "openai" and kind not in (found, "openai") and (found, kind) != ("srb", "llamacpp"):
+        is_one, is_none = _DIALECTS[found].server, _DIALECTS[kind].server
+        problem = f"this is {is_one} (--dialect {found}), not {is_none}; leave --dialect out"
         raise RemoteError(where, problem, again=False)
     # llama-server and srbwriter have one model, whatever it is called
     free = not options.model or kind in ("llamacpp", "srb")

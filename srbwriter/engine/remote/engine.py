@@ -18,12 +18,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
-from ..backend import WithoutCache
+from ..backend import WithoutCache, close_at_exit
 from ..capabilities import Capabilities
 from ..checks import Checks
-from ..ending import close_at_exit
 from ..generation import Command, Generation
-from ..parameters import notation, read_schema, validate
+from ..parameters import validate
 from ..prompt import read_prompt
 from ..types import (
     BranchState,
@@ -42,7 +41,7 @@ from ..types import (
 )
 from ..window import fit
 from .branch import SEEDS, RemoteBranch, RemoteRequest
-from .dialects import VLLM, Dialect, connect
+from .dialects import Dialect, connect
 from .options import RemoteOptions
 from .transport import Transport
 from .vocabulary import SIZE, LetterVocabulary, decode
@@ -61,7 +60,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
     Attributes:
         dialect: how the server is asked, and what it can do.
         generated: tokens that came, of all requests; ``prompt_tokens`` were sent.
-        notices: problems that were told since a token came last.
     """
 
     dialect: Dialect
@@ -73,7 +71,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         self.options, self.transport, self.max_branches = options, Transport(options), options.max_branches
         self.generated = self.prompt_tokens = 0
         self._checks = Checks(SIZE, options.max_branches, self._check_rules)
-        self.notices: set[str] = set()
+        self._told = 0  # attempts since the last token of which the caller knows
         self._numbers, self._chance = itertools.count(1), Random(options.seed)
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._loop, self._ended = asyncio.new_event_loop(), asyncio.Event()
@@ -195,12 +193,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
     ) -> str:
         """Return one prompt: by the template given, the server's own, or as ChatML.
 
-        ``options`` are those of :func:`.chat.render`. Raises InvalidRequest, RemoteError.
+        ``options`` are those of :func:`.chat.render`. Raises InvalidRequest.
         """
-        if template is None and isinstance(self.dialect, VLLM):
-            self._check_open()
-            question = self.dialect.apply_template(messages, **options)
-            return asyncio.run_coroutine_threadsafe(question, self._loop).result()
         from ..chat import render  # brings Jinja along
 
         return render(template or self.info.chat_template, messages, bos="", eos=self.dialect.end, **options)
@@ -211,8 +205,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         """Raise NotSupported for the first field that the server lacks, unless it has its default."""
         for sampling in samplings:
             validate(sampling)
-            if sampling.json_schema:
-                read_schema(sampling.json_schema)
         for asked in (request, *samplings, *stops):
             for name, reason in self.capabilities.missing.items():
                 plain = getattr(_PLAIN[type(asked)], name, None)
@@ -320,8 +312,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
                     if branch.answer is not task:  # a verb has taken it away, or it is at its end
                         continue
                     if event.text:
-                        self.generated += 1
-                        self.notices.clear()
+                        self.generated, self._told = self.generated + 1, 0
                         branch.receive(event.text)
                     if event.finish is None or branch.answer is not task:
                         continue
@@ -338,10 +329,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
     def _break_off(self, each: RemoteBranch, error: RemoteError) -> int:
         """Let a branch continue later from what it has, or fail. Return the attempts so far; 0: it failed."""
         each.failures += 1
-        problem, again = error.problem, error.again and each.failures <= self.options.retries
-        if notation(each.branch.sampling) and each.branch.buffer.ids:
-            problem, again = f"{problem}; a constraint cannot go on in the middle", False
-        if again:
+        problem = error.problem
+        if error.again and each.failures <= self.options.retries:
             each.branch.error = RemoteError(error.where, f"{problem}; trying again")
             each.set_state(BranchState.WAITING)
             return each.failures
@@ -350,17 +339,13 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         return 0
 
     async def _wait_before(self, attempt: int, error: RemoteError) -> None:
-        """Tell the caller when the next attempt follows, once for all branches that wait, and wait for it."""
+        """Tell the caller of the next attempt, once for all branches that wait, and wait for it."""
         options, wait = self.options, error.wait
         if attempt > 1:
             wait = max(wait, min(options.first_wait * 2 ** (attempt - 1), options.longest_wait))
-        if (notice := f"{error.problem} {attempt}") not in self.notices and options.notify is not None:
-            self.notices.add(notice)
-            when, problem = f"in {wait:.3g} s" if wait else "now", error.problem.partition(";")[0]
-            try:
-                options.notify(
-                    f"{error.where}: {problem}. Trying again {when} ({attempt} of {options.retries})."
-                )
-            except Exception as failure:  # nobody waits for it here, and a branch must not
-                log.warning("a function that is told of failed attempts failed itself: %r", failure)
+        problem = error.problem.partition(";")[0]
+        if options.notify is not None and attempt > self._told:
+            self._told = attempt
+            when = f"in {wait:.3g} s" if wait else "now"
+            options.notify(f"{error.where}: {problem}. Trying again {when} ({attempt} of {options.retries}).")
         await asyncio.sleep(wait)

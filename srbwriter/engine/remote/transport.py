@@ -30,7 +30,7 @@ _OWN_WORDS = re.compile(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)+
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """HTTP statuses after which another attempt may succeed."""
 _CURES: Mapping[int, str] = {
-    401: "it wants another key ({words}); give it with --connect-key or --connect-key-file",
+    401: "it wants another key ({words}); give it with --connect-key",
     403: "it does not let us in ({words}); does it want another --connect-key?",
     404: "it has nothing at {path} ({words}); is the address that of an engine, "
     "and are --connect-model and --dialect right?",
@@ -113,22 +113,19 @@ class Transport:
 def _lost(where: str, error: Exception) -> RemoteError:
     """Return the error for a failure below HTTP."""
     words = str(error) or type(error).__name__
-    match error:
-        case httpx.ConnectTimeout():
-            problem = "it does not answer; is the address right?"
-        case httpx.ReadTimeout() | httpx.WriteTimeout():
-            problem = "it has said nothing for too long"
-        case httpx.ConnectError() if "CERTIFICATE" in words.upper():
-            problem = (
-                f"its certificate is not trusted ({words}); name the file of its authority "
-                "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify"
-            )
-            return RemoteError(where, problem, again=False)
-        case httpx.ConnectError():
-            problem = f"no connection ({words}); is the server running?"
-        case _:
-            problem = f"the connection was lost ({words})"
-    return RemoteError(where, problem)
+    if "CERTIFICATE" in words.upper():
+        cure = (
+            "name the file of its authority in the variable SSL_CERT_FILE, or take any certificate with "
+            "--no-connect-verify"
+        )
+        return RemoteError(where, f"its certificate is not trusted ({words}); {cure}", again=False)
+    if isinstance(error, httpx.ConnectTimeout):
+        return RemoteError(where, "it does not answer; is the address right?")
+    if isinstance(error, httpx.TimeoutException):
+        return RemoteError(where, "it has said nothing for too long")
+    if isinstance(error, httpx.ConnectError):
+        return RemoteError(where, f"no connection ({words}); is the server running?")
+    return RemoteError(where, f"the connection was lost ({words})")
 
 
 def _refusal(where: str, path: str, response: httpx.Response, body: bytes) -> RemoteError:

@@ -34,7 +34,7 @@ from srbwriter.engine.verbs import HTTP_VERBS, VERBS
 
 from ..answer import EVENTS, NATURAL, PING, Answer, finite, token_object
 from ..body import Body, branch_samplings, misspelt, read_n, read_options, read_sampling, read_stop
-from ..errors import ApiError, bad, missing
+from ..errors import ApiError, bad
 from ..http import Call, Dialect, Endpoint
 from ..prompts import is_integer, read_ids, read_prompts, read_single_prompt, wants_bos
 from ..registry import RequestRecord
@@ -309,7 +309,7 @@ async def steer(call: Call) -> dict[str, Any]:
     branch = branches[int(number)]
     if name not in _VERBS:
         raise ApiError(404, f"there is no verb {name}; there are {', '.join(_VERBS)}")
-    own = {"rewind": ("tokens", "chars", "sentences"), "append": ("text", "go_on")}.get(name, ())
+    own = ("tokens", "chars", "sentences") if name == "rewind" else ()
 
     def count(field: str) -> int | None:
         limits.check_range(field, body.integer(field, 1), 1, 2**31 - 1)
@@ -329,10 +329,6 @@ async def steer(call: Call) -> dict[str, Any]:
                 return {"stop": read_stop(body, branch.stop_rule)}
             case "rewind":
                 return {"seed": body.seed(), **{field: count(field) for field in own}}
-            case "append" if not body.text("text"):
-                raise missing("text")
-            case "append":
-                return {"text": body.text("text"), "go_on": body.flag("go_on")}
             case _:
                 return {}
 
@@ -360,7 +356,7 @@ DIALECT = Dialect(
         Endpoint(f"POST {_REQUEST}/cancel", cancel, "stop every branch"),
         Endpoint(f"POST {_REQUEST}/branches/{{branch}}/{{verb}}", steer,
             f"steer a branch: {', '.join(_VERBS)}",
-            "tokens:integer chars:integer sentences:integer text go_on:boolean +"),
+            "tokens:integer chars:integer sentences:integer +"),
     ),
     error_body,
     prefixes=("/srb/",),

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from srbwriter import launch
-from srbwriter.config import keys
+from srbwriter.config import keys, remember
 from srbwriter.engine import types as engine_types
 from srbwriter.models import (
     Cancelled,
@@ -22,7 +22,6 @@ from srbwriter.models import (
     Suitability,
     local_models,
     memory,
-    memory_budget,
     read_recommended,
     recommend,
     size_words,
@@ -74,7 +73,7 @@ class ModelPicker(Picker):
     def __init__(self, preferences: Preferences, fetch: ModelFetch, title: str, failed: bool) -> None:
         self._preferences, self._fetch, self._failed = preferences, fetch, failed
         title += "\nOne of yours is loaded for now; another is fetched and kept."
-        super().__init__(title, self._choices_on(Machine(memory(), memory_budget())))
+        super().__init__(title, self._choices_on(Machine(memory())))
 
     def _choices_on(self, machine: Machine) -> list[Choice]:
         found = [Choice(_AGAIN, "Try again", "loads the same model once more")] if self._failed else []
@@ -82,7 +81,7 @@ class ModelPicker(Picker):
         best, others = recommend(read_recommended().models, machine)
         rows = [row for row in others if row.verdict in ("fits", "slow")]
         for row in [best, *rows] if best is not None else rows:
-            if not row.model.is_here:
+            if not row.model.path.exists():
                 about = self._about_missing(row, for_this_machine=row is best)
                 found.append(Choice(row.model, row.model.name, about))
         return found
@@ -91,7 +90,7 @@ class ModelPicker(Picker):
         if model.header is None:
             return f"cannot be used: {model.problem}"
         need = launch.model_need(self._preferences, model.header, model.size)
-        verdict = need.verdict(memory(), memory_budget())
+        verdict = need.verdict(memory())
         return f"{size_words(model.size)}, needs {size_words(need.total)} of memory: {verdict}; {model.place}"
 
     def _about_missing(self, row: Suitability, *, for_this_machine: bool) -> str:
@@ -99,11 +98,8 @@ class ModelPicker(Picker):
         size = size_words(model.size) if model.size else "a file"
         if model == self._fetch.model:
             return f"{size}, being fetched now; enter stops that"
-        progress = f"{size} to fetch"
-        if model.arrived:
-            progress = f"{size_words(model.arrived)} of {size} are here, enter continues"
         advice = "; for this machine" if for_this_machine else "; slow here" if row.verdict == "slow" else ""
-        return f"{progress}, {model.kind}{advice}. {model.note}"
+        return f"{size} to fetch, {model.kind}{advice}. {model.note}"
 
     def on_mount(self) -> None:
         self.run_worker(self._look_for_gpus, thread=True)
@@ -159,7 +155,7 @@ class ModelFetch:
         from srbwriter.models import pull  # imports an HTTP client, which would delay a key
 
         try:
-            result.set_result(pull.fetch_recommended(model, self._progress))
+            result.set_result(pull.fetch(model.pull_name, self._progress))
         except BaseException as error:
             result.set_exception(error)
 
@@ -194,9 +190,12 @@ class ModelFetch:
     def _keep(self, app: App, name: str, file: Path) -> None:
         """Make the model the default for later runs."""
         preferences = app.preferences
-        launch.remember_model(preferences.table, file)
-        rows = (keys.MODEL, *launch.REMOTE_KEYS, keys.CONNECT)
-        named = [key.name for key in rows if preferences.source(key) in ("environment", "file")]
+        remember(preferences.table, {keys.MODEL: file})
+        named = [
+            key.name
+            for key in (keys.MODEL, keys.CONNECT)
+            if preferences.source(key) in ("environment", "file")
+        ]
         until = f"until you leave, since {named[0]} in your settings names another" if named else ""
         app.notify(
             f"{name} writes {until or 'from now on'}. {app.way_to('generate')} writes branches with it."

@@ -39,6 +39,10 @@ KNOBS: tuple[Parameter, ...] = (
 )
 OFF = "–"
 _SEQUENCES = ("texts", "ids", "biases")
+_EXPECTED = {
+    "int": "a whole number", "float": "a number", "bool": "yes or no", "ids": "numbers with commas between",
+    "texts": 'texts in quotes: "one", "two"', "biases": "pairs of numbers: [13, -2], [42, 1]",
+}  # fmt: skip
 _RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
 
 
@@ -78,7 +82,8 @@ def parse(knob: Parameter, text: str) -> Any:
         value = json.loads(f"[{text}]") if knob.kind in _SEQUENCES else text
         return msgspec.convert(value, knob.hint, strict=False)
     except (ValueError, msgspec.ValidationError) as error:
-        raise InvalidRequest(knob.name, f"{text!r} cannot be read: {error}") from error
+        expected = filter(None, (_EXPECTED.get(knob.kind), _range(knob).strip(" .").lower()))
+        raise InvalidRequest(knob.name, f"{text!r}: expected {', '.join(expected)}") from error
 
 
 def stepped(knob: Parameter, value: Any, steps: int) -> Any:

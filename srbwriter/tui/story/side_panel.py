@@ -101,7 +101,7 @@ class SidePanel(Keyed, Vertical):
         own = self._story.own_settings(ROOT)
         depth = "" if own.author_note_depth is None else str(own.author_note_depth)
         with Vertical(classes="part"):
-            yield Static(_head("Memory", "before the story; all of this saves by itself"), classes="head")
+            yield Static(_head("Memory", "before the story; saves by itself"), classes="head")
             yield Prose(own.memory or "", id=MEMORY)
         with Vertical(classes="part"):
             yield Static(_head("Author's note", "near the end of the story"), classes="head")

@@ -47,7 +47,7 @@ def fields_of(structure: type[C.Structure]) -> list[list[Any]]:
 
 def called() -> set[str]:
     """The functions that the engine names."""
-    texts = (file.read_text("utf-8") for file in NATIVE.glob("*.py"))
+    texts = (file.read_text("utf-8") for folder in (NATIVE, NATIVE.parent) for file in folder.glob("*.py"))
     named = {name for text in texts for name in re.findall(r"\bllama_\w+", text)}
     return {
         name for name in named if isinstance(getattr(getattr(L, name, None), "argtypes", None), list | tuple)
