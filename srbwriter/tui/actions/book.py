@@ -13,7 +13,7 @@ from srbwriter.tui.actions.instruments import answer_of
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.write.status import bar
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen

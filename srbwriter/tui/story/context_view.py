@@ -19,7 +19,7 @@ from srbwriter.story.words import count
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Sheet
 from srbwriter.tui.dialogs.base import Dialog
-from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.write.status import bar
 from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:

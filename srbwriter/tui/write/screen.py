@@ -29,7 +29,6 @@ from srbwriter.tui.commands import AT_ONCE, COMMANDS, branch_bindings, screen_bi
 from srbwriter.tui.dialogs.base import AppScreen, Page, helps
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.story.side_panel import BESIDE, LASTS, SidePanel
-from srbwriter.tui.widgets.lines import StatusLine
 from srbwriter.tui.write import colours, status
 from srbwriter.tui.write.branch_grid import BranchGrid
 from srbwriter.tui.write.branch_pane import BranchPane
@@ -75,7 +74,7 @@ class WriteScreen(AppScreen[None]):
         self.grid.hint = f"{app.way_to('generate')} writes branches"
         self.panel: SidePanel | None = None
         self.legend = Static(id="legend")
-        self.status_line = StatusLine()
+        self.status_line = status.StatusLine()
         self.pump = Pump(self)
         self.notices = Notices(self)
         self.letters = Letters(self)
