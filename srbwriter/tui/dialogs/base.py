@@ -35,8 +35,8 @@ class AppScreen(Screen[Result]):
     def active_bindings(self) -> dict[str, ActiveBinding]:
         def rank(entry: tuple[str, ActiveBinding]) -> tuple[bool, ...]:
             binding = entry[1].binding
-            on_branch = binding.id is not None and not binding.priority
-            return not binding.show, on_branch, binding.key == "escape", (binding.id is None) != binding.show
+            show, on_branch = binding.show, binding.id is not None and not binding.priority
+            return not show, on_branch == show, binding.key == "escape", (binding.id is None) != show
 
         return dict(sorted(super().active_bindings.items(), key=rank))
 

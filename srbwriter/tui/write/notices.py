@@ -28,7 +28,7 @@ class Notices:
     def watch(self) -> None:
         """Show what is new since the last call."""
         screen, session, story = self._screen, self._session, self._session.story
-        if self._is_new("notes", session.loader.notes):  # of what was reduced for lack of memory
+        if self._is_new("notes", session.loader.notes or None):  # of what was reduced for lack of memory
             screen.notify("\n".join(session.loader.notes))
         error = session.engine_error
         if self._is_new("error", error) and error is not None:
