@@ -11,10 +11,10 @@ from srbwriter import paths
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions
-from srbwriter.cli.stories import STORY, find_story, recents
+from srbwriter.cli.stories import STORY, find_story
 from srbwriter.config import Settings, Table
-from srbwriter.story import Story, files, library
-from srbwriter.story.backup import backups, deleted_from, discard, snapshot
+from srbwriter.story import Story, library
+from srbwriter.story.backup import backups, discard, restore, snapshot
 
 
 def backup_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
@@ -67,7 +67,7 @@ def _list(named: str | None, *, as_json: bool) -> None:
             with Story.open(find_story(named), readonly=True) as story:
                 found = backups(story.backup_folder(paths.backup_dir()))
         except Failure:
-            found = [copy for copy in found if files.title_of(copy).casefold() == named.casefold()]
+            found = [copy for copy in found if copy.title.casefold() == named.casefold()]
             if not found:
                 raise
     found.sort(key=lambda copy: copy.at, reverse=True)
@@ -77,7 +77,7 @@ def _list(named: str | None, *, as_json: bool) -> None:
         rows = [("made", "story", "name", "copy")]
         for copy in found:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.at))
-            rows.append((made, files.title_of(copy), copy.name or "daily", shlex.quote(str(copy.path))))
+            rows.append((made, copy.title, copy.name or "daily", shlex.quote(str(copy.path))))
         print(columns(rows))
     else:
         say("there are no copies" + (f" of {named}; `srbwriter backup make` makes one" if named else ""))
@@ -88,13 +88,8 @@ def _restore(file: Path) -> None:
     copy = next((copy for copy in backups(path.parent) if copy.path.resolve() == path), None)
     if copy is None:
         raise Failure(f"{file}: there is no such copy — `srbwriter backup list` shows them", Exit.USAGE)
-    if (original := deleted_from(copy)) is not None:
-        title = files.title_of(copy)
-        made = files.undelete(copy, original)
-    else:
-        title = files.moment_title(copy)  # so that two stories never have one title
-        made = files.copy_as(copy.path, library.free_path(paths.library_dir(), title), title)
-    recents().add(made, title, time.time())
+    made = restore(copy, paths.library_dir())
+    library.remember(made, library.info(made).title)
     print(made.resolve())
 
 
@@ -112,7 +107,7 @@ def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     file, folder = _sound(arguments.story, "deleted")
     copy = discard(file, folder)
-    recents().remove(file)
+    library.forget(file)
     print(copy)
     say(f"it was deleted; srbwriter backup restore {shlex.quote(str(copy))} brings it back")
     return Exit.OK

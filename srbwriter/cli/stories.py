@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,17 +14,14 @@ from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
-from srbwriter.story import DamagedStory, Story, StoryError, files, library
+from srbwriter.story import DamagedStory, Story, StoryError, library
 from srbwriter.story.backup import backups
+from srbwriter.story.journal import move
 from srbwriter.story.model import counted
 from srbwriter.story.store import SUFFIX
 
 STORY = "title, name or file of a story"
 """The help of an argument that names a story."""
-
-
-def recents() -> library.RecentStories:
-    return library.RecentStories(paths.recent_file())
 
 
 def find_story(named: str) -> Path:
@@ -41,7 +38,7 @@ def find_story(named: str) -> Path:
     if _looks_like_a_path(named):
         problem = "is no file" if path.exists() else "there is no such file"
         raise Failure(f"{path}: {problem} — `srbwriter list` shows the stories there are", Exit.USAGE)
-    stories, wanted = files.known(paths.library_dir(), recents()), named.casefold()
+    stories, wanted = library.stories(paths.library_dir()), named.casefold()
     matching = [s.path for s in stories if wanted in (s.title.casefold(), s.path.stem.casefold())]
     if not matching:
         matching = [s.path for s in stories if re.search(rf"\b{re.escape(wanted)}", s.title.casefold())]
@@ -105,7 +102,7 @@ def run_new(arguments: argparse.Namespace, settings: Settings) -> int:
     check_new(arguments.output)
     path = arguments.output or library.free_path(paths.library_dir(), title)
     with Story.create(path, title) as story:
-        recents().add(story.file, story.title, time.time())
+        library.remember(story.file, story.title)
         print(story.file)
     return Exit.OK
 
@@ -121,7 +118,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter list
       srbwriter list --json
     """
-    stories = files.known(paths.library_dir(), recents())
+    stories = library.stories(paths.library_dir())
     if arguments.json:
         print(document([{**asdict(story), "path": str(story.path)} for story in stories]))
         return Exit.OK
@@ -162,7 +159,7 @@ def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given:
         with Story.open(path) as story:
-            story.set_properties(replace(story.properties, **given))
+            story.set_properties(**given)
             title = story.title
         path = _named_after_title(path, title) if "title" in given else path
     with Story.open(path, readonly=True) as story:
@@ -183,16 +180,16 @@ def _named_after_title(path: Path, title: str) -> Path:
     base, _, number = target.stem.rpartition("-")
     if path.parent != paths.library_dir().resolve() or (number.isdigit() and path.stem == base):
         return path  # it is elsewhere, or has that name already
-    recents().remove(path)
-    library.move(path, target)
-    recents().add(target, title, time.time())
+    library.forget(path)
+    move(path, target)
+    library.remember(target, title)
     return target
 
 
 def _facts(story: Story) -> dict[str, Any]:
     living = list(story.reading_order())
     return {
-        **asdict(story.properties),
+        **story.properties,
         "id": story.id,
         "file": str(story.file),
         "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),

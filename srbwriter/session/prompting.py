@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
@@ -251,7 +249,8 @@ class Prompter:
         self._outlined: tuple[object, str] = None, ""
         saved = cast(Any, story.value("layout"))
         if saved:
-            self._layouts[saved["node"]] = msgspec.convert(saved["layout"], Layout)
+            places = saved["layout"].items()
+            self._layouts[saved["node"]] = {key: (at[0], at[1]) for key, at in places if isinstance(at, list)}
 
     def assemble(
         self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None,
@@ -310,8 +309,8 @@ class Prompter:
         self.told = "".join(one.text for one in assembly.segments if one.source == "so far")
         if self._layouts.get(node) != assembly.layout:
             self._layouts[node] = assembly.layout
-            if self.story.read_only is None and assembly.layout != Layout():
-                self.story.put_value("layout", {"node": node, "layout": msgspec.to_builtins(assembly.layout)})
+            if self.story.read_only is None and assembly.layout:
+                self.story.put_value("layout", {"node": node, "layout": assembly.layout})
 
     def prompt(self, assembly: Assembly) -> tuple[TokenRun, ...]:
         """Return the tokens of the prompt; words typed at its end stay text, so that they can be healed."""

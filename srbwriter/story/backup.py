@@ -13,13 +13,15 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.disk import inode_of, remove, saving
+from srbwriter.story.disk import LONGEST_NAME, remove, saving, state_of
 from srbwriter.story.journal import FileLock
 from srbwriter.story.model import DamagedStory, NotAStory, StoryError
 from srbwriter.story.store import SUFFIX, new_token, write_whole
+from srbwriter.story.upgrade import read_story
 
 KEEP_DAYS = 14
 DELETED = "deleted"
@@ -39,6 +41,14 @@ class Backup:
     at: float
     size: int
 
+    @property
+    def title(self) -> str:
+        """The title of the story in it; ``?`` if it cannot be read."""
+        try:
+            return library.info(self.path).title
+        except NotAStory:
+            return "?"
+
 
 def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
     """Make today's copy unless it exists, and return it; remove the oldest daily ones beyond ``keep``.
@@ -49,7 +59,7 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
     there = target.exists()
     if not there:
         copy_story(source, target)
-    claim(folder, source)
+    _claim(folder, source)
     others = [copy.path for copy in backups(folder) if not copy.name and copy.path != target]
     for old in others[max(keep, 1) - 1 :]:
         old.unlink(missing_ok=True)
@@ -58,13 +68,10 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
     """Make a named copy, which stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
-    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], library.LONGEST_NAME)
+    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], LONGEST_NAME)
     stem = f"named {time.strftime(_MOMENT, time.localtime(now))} {slug or 'snapshot'}"
-    target, number = folder / f"{stem}{SUFFIX}", 2
-    while target.exists():
-        target, number = folder / f"{stem} {number}{SUFFIX}", number + 1
-    copy_story(source, target)
-    claim(folder, source)
+    target = copy_story(source, library.numbered(folder, stem, " "))
+    _claim(folder, source)
     return target
 
 
@@ -73,19 +80,29 @@ def discard(source: Path, folder: Path) -> Path:
 
     Raises NotSaved if it is open or there is no room, or DamagedStory; then the file stays.
     """
-    lock = FileLock.take(source.resolve())
-    try:
-        copy = snapshot(source, folder, DELETED)
-        remove(source)
-    finally:
-        lock.release()
+    with saving(source):
+        lock = FileLock(source.resolve())
+        try:
+            copy = snapshot(source, folder, DELETED)
+            remove(source)
+        finally:
+            lock.release()
     return copy
 
 
-def deleted_from(copy: Backup) -> Path | None:
-    """Return the former path of the deleted story in ``copy``; None for other copies, or a path in use."""
+def restore(copy: Backup, folder: Path) -> Path:
+    """Make a story of a copy, and return its file.
+
+    A deleted story comes back to its place, and leaves the copies. Any other copy becomes a story in
+    ``folder`` whose title says when it was made, so that two stories never have one title. Raises StoryError.
+    """
     original = _owner(copy.path.parent) if copy.name == DELETED else None
-    return original if original is not None and not original.exists() else None
+    if original is not None and not original.exists():
+        copy_story(copy.path, original)
+        copy.path.unlink()
+        return original
+    title = f"{copy.title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
+    return copy_story(copy.path, library.free_path(folder, title), title)
 
 
 def backups(folder: Path) -> list[Backup]:
@@ -100,8 +117,6 @@ def backups(folder: Path) -> list[Backup]:
 
 def newest_good(folder: Path) -> Backup | None:
     """Return the newest copy in ``folder`` that can be read whole."""
-    from srbwriter.story.open import read_story
-
     for copy in backups(folder):
         with contextlib.suppress(StoryError):
             if read_story(copy.path).damage is None:
@@ -113,18 +128,18 @@ def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     """Return the subfolder of ``folder`` with the copies of the story in ``file``, also after the file moved.
 
     ``uuid`` is the story's own; severe damage loses it. A file and a duplicate of it share the uuid, so each
-    subfolder names its file: see :func:`claim`.
+    subfolder names its file.
     """
     begin = str(uuid or "")
     below = [b for b in sorted(folder.iterdir()) if b.name.startswith(begin)] if folder.is_dir() else []
     owners = {sub: _owner(sub) for sub in below}
-    ours = [sub for sub, owner in owners.items() if owner and inode_of(owner) == inode_of(file)]
+    ours = [sub for sub, owner in owners.items() if owner and state_of(owner) == state_of(file)]
     left = [sub for sub, owner in owners.items() if begin and (owner is None or not owner.exists())]
     free = folder / (f"{begin or file.stem} {len(below) + 1}" if begin and below else begin or file.stem)
     return [*ours, *left, free][0]
 
 
-def claim(folder: Path, file: Path) -> None:
+def _claim(folder: Path, file: Path) -> None:
     """Record in ``folder`` that its copies are of the story in ``file``."""
     if _owner(folder) != file:
         with contextlib.suppress(OSError):  # any story may then claim the folder
@@ -139,35 +154,30 @@ def _owner(folder: Path) -> Path | None:
         return None
 
 
-def copy_story(source: Path, target: Path) -> Path:
+def copy_story(source: Path, target: Path, title: str = "") -> Path:
     """Copy a story whole to the new file ``target``, also while it is being written to.
 
-    The copy has a token of its own. Raises NotAStory if ``target`` exists, NotSaved or DamagedStory.
+    With a ``title`` it becomes a story of its own. Raises NotAStory if ``target`` exists, NotSaved or
+    DamagedStory.
     """
-    from srbwriter.story.open import read_story
-
     image = read_story(source)
     if image.damage is not None:
         raise DamagedStory(source, image.damage.problem)
+    if title:
+        image.rows |= {("value", "title"): title, ("value", "uuid"): str(uuid4())}
     with saving(target):
         paths.make_folder(target.parent)
-        temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.part")
-        temp.unlink(missing_ok=True)
-        write_whole(temp, image.rows, new_token())
-        try:
-            library.rename(temp, target)
-        except FileExistsError:
-            temp.unlink()
-            raise NotAStory(target, "is already there — choose another name") from None
+        write_whole(target, image.rows, new_token())
     return target
 
 
-def keep_old(path: Path, folder: Path, name: str) -> None:
+def keep_old(path: Path, uuid: object, folder: Path) -> None:
     """Copy the file of an older version as it is, with SQLite's log beside it. Raises NotSaved."""
-    target = folder / f"named {time.strftime(_MOMENT)} {name}{SUFFIX}"
+    own = own_folder(uuid, path, folder)
+    target = own / f"named {time.strftime(_MOMENT)} before the upgrade from version 7{SUFFIX}"
     with saving(target):
-        paths.make_folder(folder)
+        paths.make_folder(own)
         for suffix in ("", "-wal", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(f"{path}{suffix}", f"{target}{suffix}")
-    claim(folder, path)
+    _claim(own, path)

@@ -5,7 +5,7 @@ then the story from the cut on, with note and triggered lore anchored inside it.
 first, and movable parts keep their places, so that most prompts continue the previous one.  A wish, which is
 for one prompt only, is put near the end.
 
-:func:`assemble` is pure.  What must stay put between prompts is a :class:`Layout`, returned and passed back
+:func:`assemble` is pure.  What must stay put between prompts is a :data:`Layout`, returned and passed back
 in; keep it on the node.  Offsets into text are in characters, sizes in tokens.
 """
 
@@ -13,18 +13,24 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import accumulate, groupby
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate
+from typing import Literal, NamedTuple, TypeAlias
 
 import regex
 
-from srbwriter.story.lore import reach, scan
+from srbwriter.story.lore import scan
 from srbwriter.story.model import LoreEntry, Settings, Span, Template
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
 """The kind of a part of the prompt."""
+
+Layout: TypeAlias = "Mapping[str, tuple[str, int]]"
+"""The places that stay the same from one assembly to the next so that the cached prefix survives: each a node
+and a character in it. ``cut`` is where the story begins in the window (missing: at its beginning), ``note``
+and ``lore:<id>`` are what stands in it. Pass back the layout of the nearest node up the path that has one; a
+place that is no longer on the path is ignored."""
 
 STORY_SHARE = 4
 """Denominator of the least share of the window for the story; notes and lore are shortened first."""
@@ -56,8 +62,6 @@ A little more than a cut frees: in a full window the next cut then comes first a
 NEAR_END = 400
 """Characters of the story, at most, that follow a wish."""
 
-_SHARES = (KEEP_AFTER_CUT, KEEP_AT_LEAST, 0.25, 0.1, 0.0)
-_MOST_CHARS = 12  # characters of a token in a window full of prose, at most
 _PARAGRAPH_END = regex.compile(r"\n+")
 _SENTENCE_END = regex.compile(r"(?<=[.!?…][\"'”’»)\]]*)\s+")
 _WORD_END = regex.compile(r"\s+")
@@ -99,33 +103,11 @@ class Window:
         return self.n_ctx - self.reserve
 
 
-class Position(NamedTuple):
-    """A place in the story, valid until its node is edited."""
-
-    node_id: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The places that have to stay the same from one assembly to the next so that the cached prefix survives.
-
-    ``cut`` is the start of the story in the window (``None``: its beginning); ``anchors`` are the places
-    of the note (key ``"note"``) and of lore entries (key ``"lore:<id>"``).  Pass back the layout
-    of the nearest node up the path that has one; a place that is no longer on the path is ignored.
-    """
-
-    cut: Position | None = None
-    anchors: Mapping[str, Position] = field(default_factory=dict[str, Position])
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """A run of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
 
     ``stored``: the tokens are those that the story keeps, and not made of the text just now.
-    Neighbouring story runs without stored ids are tokenised together and share a segment, which then
-    bears the id of the first.
     """
 
     source: Source
@@ -154,7 +136,7 @@ class Assembly:
 
 
 class _Movable(NamedTuple):
-    """A note or entry inside the story, ``depth`` lines from its end.
+    """A note or entry inside the story, ``depth`` lines from its end; ``key`` is its name in the layout.
 
     ``wanted`` is false for an entry that is no longer activated; it may keep its place.
     """
@@ -181,60 +163,20 @@ def assemble(
     assembly; it changes only the places of the texts. ``wish`` is put near the end of the story and moves
     nothing else. Never exceeds ``window.available``.  Raises
     :class:`ContextError` for a window too small.
+
+    Room is given to template and request first, then to the note, the memory, what was told of the story so
+    far, active lore, and lore that may stay where it stands.
     """
-    story, old = _Story(path, tokenizer), layout or Layout()
-    searched = max(0, len(story.text) - reach(settings.lore, settings.scan_depth))
-    active, problems = scan(settings.lore, story.text[searched:], scan_depth=settings.scan_depth)
-    lingering = [e for e in settings.lore if f"lore:{e.id}" in old.anchors and e.enabled and e not in active]
-    inner = replace(window, reserve=window.reserve + _size(wish))
-    head, tail, movable, dropped = _fit(settings, active, lingering, tokenizer, inner)
-    room = window.available - _size(head) - _size(tail)
-    left = room - _size(wish) - _size(item.segment for item in movable)
-    before = story.find(old.cut) if old.cut is not None else None
-    for cut in _cuts(story, left, before):
-        anchors = old.anchors if cut == (before or 0) else dict[str, Position]()
-        drift = int(DRIFT * room * (len(story.text) - cut) / max(story.size(cut), 1))  # in characters
-        places = _settle(movable, story, cut, anchors, drift)
-        segments = _open(story, cut, movable, places, wish)
-        if _size(segments) <= room:
-            break
-    else:  # the last cut is at the end, and the movable parts are fitted, so this cannot happen
-        raise AssertionError("an empty story did not fit")
-    if cut:
-        dropped.append(Segment("story", story.text[:cut], ident=story.position(cut).node_id))
-    segments = (*head, *segments, *tail)
-    tokens = tuple(token for segment in segments for token in segment.tokens)
-    kept = Layout(
-        story.position(cut) if cut else None, {key: story.position(at) for key, at in places.items()}
-    )
-    return Assembly(segments, tokens, tuple(dropped), kept, tuple(problems))
-
-
-# -- the parts that are not story --------------------------------------------------------------------
-
-
-def _fit(
-    settings: Settings,
-    active: Sequence[LoreEntry],
-    lingering: Sequence[LoreEntry],
-    tokenizer: Tokenizer,
-    window: Window,
-) -> tuple[list[Segment], list[Segment], list[_Movable], list[Segment]]:
-    """Allot room to each part, by priority: template and request, note, memory, active lore, lingering lore.
-
-    Returns what stands before, behind and in the story, and what has no room.
-
-    Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
-    """
+    story, old = _Story(path, tokenizer), layout or {}
     template, dropped = settings.template or Template(), list[Segment]()
 
     def part(source: Source, text: str, ident: str = "") -> list[Segment]:
         tokenize = tokenizer.tokenize_template if source == "template" else None
         return [Segment(source, text, tuple((tokenize or tokenizer.tokenize)(text)), ident)] if text else []
 
-    def beginning(source: Source, text: str, most: int, ident: str = "") -> list[Segment]:
+    def beginning(source: Source, text: str | None, most: int, ident: str = "") -> list[Segment]:
         """Return what fits of ``text`` as whole lines, cut at a word, and record the rest as dropped."""
-        text += "" if not text or text.endswith("\n") else "\n"
+        text = f"{text}\n" if text and not text.endswith("\n") else text or ""
         kept = part(source, text, ident)
         if _size(kept) > most:
             ends = [match.end() for match in _WORD_END.finditer(text)]
@@ -244,8 +186,9 @@ def _fit(
             dropped.append(Segment(source, rest, ident=ident))
         return kept
 
-    def lore(entries: Sequence[LoreEntry], room: int, complain: bool = True) -> dict[str, Segment]:
+    def lore(entries: Iterable[LoreEntry], complain: bool = True) -> dict[str, Segment]:
         """Return the entries that fit, by id; those of a higher order get room first."""
+        nonlocal room
         chosen: dict[str, Segment] = {}
         for entry in sorted(entries, key=lambda entry: -entry.order):
             budget = window.n_ctx if entry.token_budget is None else entry.token_budget
@@ -257,40 +200,59 @@ def _fit(
                 dropped.append(Segment("lore", entry.text, ident=entry.id))
         return chosen
 
+    # What does not move, and how much room it leaves.
+    active, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
     constant = [entry for entry in active if entry.constant and entry.depth is None]
-    texts = template.before, template.between, template.after
-    before, between, tail = (part("template", text) for text in texts)
-    follows_text = settings.memory or settings.so_far or constant
-    request = part("request", ("\n" if follows_text else "") + template.request) if template.request else []
-    room = window.available - len(window.bos) - _size([*before, *between, *tail, *request])
+    before, between, tail = (
+        part("template", text) for text in (template.before, template.between, template.after)
+    )
+    after_text = settings.memory or settings.so_far or constant
+    request = part("request", ("\n" if after_text else "") + template.request) if template.request else []
+    room = window.available - len(window.bos) - _size([*before, *between, *tail, *request, *wish])
     if room < SMALLEST_STORY:
         raise ContextError(
             f"of a window of {window.n_ctx} tokens, {window.reserve} are reserved for new text and"
             f" {max(room, 0)} are left for the story after the template: use a larger window, reserve less,"
             " or choose a shorter template or request"
         )
+    all_room = room
     room -= max(room // STORY_SHARE, SMALLEST_STORY)
-    note = beginning("note", settings.author_note or "", max(room, 0))
-    memory = beginning("memory", settings.memory or "", max(room - _size(note), 0))
-    so_far = beginning("so far", settings.so_far or "", max(room - _size(note) - _size(memory), 0))
+    note = beginning("note", settings.author_note, max(room, 0))
+    memory = beginning("memory", settings.memory, max(room - _size(note), 0))
+    so_far = beginning("so far", settings.so_far, max(room - _size([*note, *memory]), 0))
     room -= _size([*note, *memory, *so_far])
-    if settings.lore_budget is not None:
-        room = min(room, settings.lore_budget)
-    stable = lore(constant, room)
-    moving = lore([entry for entry in active if entry not in constant], room := room - _size(stable.values()))
-    staying = lore(lingering, room - _size(moving.values()), complain=False)
-
-    bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
+    room = min(room, settings.lore_budget) if settings.lore_budget is not None else room
+    stable = lore(constant)
+    moving = lore(entry for entry in active if entry not in constant)
+    lingering = [e for e in settings.lore if f"lore:{e.id}" in old and e.enabled and e not in active]
+    staying = lore(lingering, complain=False)
     entries = {entry.id: entry for entry in sorted(settings.lore, key=lambda entry: entry.order)}
+    bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
     constants = [stable[ident] for ident in entries if ident in stable]
+    head = [*bos, *before, *memory, *constants, *so_far, *request, *between]
+
+    # What stands in the story, and where the story begins.
     depth = DEFAULT_NOTE_DEPTH if settings.author_note_depth is None else settings.author_note_depth
     movable = [_Movable("note", segment, depth, 0) for segment in note]
     for ident, segment in (moving | staying).items():
         entry = entries[ident]
         depth = DEFAULT_LORE_DEPTH if entry.depth is None else entry.depth
         movable.append(_Movable(f"lore:{ident}", segment, depth, entry.order, ident in moving))
-    head = [*bos, *before, *memory, *constants, *so_far, *request, *between]
-    return head, tail, movable, dropped
+    room = all_room - _size([*memory, *constants, *so_far])
+    left = max(room - _size(item.segment for item in movable), 0)
+    before_cut = story.find(old.get("cut"))
+    cut = _cut(story, left, before_cut)
+    anchors = old if cut == (before_cut or 0) else {}
+    drift = int(DRIFT * room * (len(story.text) - cut) / max(story.size(cut), 1))  # in characters
+    places = _settle(movable, story, cut, anchors, drift)
+    middle = _open(story, cut, movable, places, wish)
+    if cut:
+        places = {"cut": cut, **places}
+        dropped.append(Segment("story", story.text[:cut], ident=story.position(cut)[0]))
+    segments = (*head, *middle, *tail)
+    tokens = tuple(token for segment in segments for token in segment.tokens)
+    kept = {key: story.position(at) for key, at in places.items()}
+    return Assembly(segments, tokens, tuple(dropped), kept, tuple(problems))
 
 
 def _size(segments: Iterable[Segment]) -> int:
@@ -301,77 +263,93 @@ def _size(segments: Iterable[Segment]) -> int:
 
 
 class _Story:
-    """The text of a path, which can be cut and opened at any place; places are characters from its start.
+    """The text of a path, which can be opened where a token begins; places are characters from its start.
 
-    Stored token ids are only sliced; text is tokenised only where no ids are known.
+    Token ids that are stored are only sliced; any other run of text is tokenised for itself.
     """
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer) -> None:
-        self._vocabulary = tokenizer.vocabulary
-        self._tokenize = cache(tokenizer.tokenize)  # each cut that is tried needs much of the same text
-        self._token_starts = cache(partial(_token_starts, tokenizer))
+        self._tokenizer = tokenizer
+        self._tokens = cache(self._find_tokens)
         self._runs: list[Segment] = []
         self._nodes: dict[str, tuple[int, int]] = {}
         at = 0
         for node, spans in path:
             begin = at
             for span in spans:
-                self._add(node, span)
+                stored = bool(span.text and span.ids and span.vocab == tokenizer.vocabulary != "")
+                if stored and span.lead:
+                    self._add_healed(node, span)
+                elif span.text:
+                    self._runs.append(Segment("story", span.text, span.ids if stored else (), node, stored))
                 at += len(span.text)
             if at > begin:
                 self._nodes[node] = begin, at
         self._places = list(accumulate((len(run.text) for run in self._runs), initial=0))
         self.text = "".join(run.text for run in self._runs)
 
-    def _add(self, node: str, span: Span) -> None:
-        """Add a span. Tokens that reach back into a text before that is another one now become text."""
-        if not (span.text and span.ids and span.vocab and span.vocab == self._vocabulary):
-            self._runs += [Segment("story", span.text, (), node)] if span.text else []
-            return
-        lead, run = len(span.lead), Segment("story", span.lead + span.text, span.ids, node, True)
-        before = self._runs[-1] if lead and self._runs else None
-        edge = len(before.text) - lead if before else 0
-        if before and before.text.endswith(span.lead) and self._opens(before, edge):
-            self._runs[-1:] = self._slice(before, 0, edge)
-            lead = 0
-        self._runs += self._slice(run, lead, len(run.text))
+    def _add_healed(self, node: str, span: Span) -> None:
+        """Add a span whose tokens begin in the text before; those of another text become text."""
+        run, edge = Segment("story", span.lead + span.text, span.ids, node, True), len(span.lead)
+        before = self._runs[-1] if self._runs else None
+        start = len(before.text) - edge if before else 0
+        if before and before.text.endswith(span.lead) and (not before.stored or self._begins(before, start)):
+            self._runs[-1:] = [self._slice(before, 0, start)] if start else []
+            edge = 0
+        first = next((at for at in self._tokens(run)[1] if at >= edge), len(run.text))
+        if first > edge:
+            self._runs.append(Segment("story", run.text[edge:first], (), node))
+        if first < len(run.text):
+            self._runs.append(self._slice(run, first, len(run.text)))
 
-    def _opens(self, run: Segment, at: int) -> bool:
-        """Return whether no stored token of ``run`` is on both sides of its character ``at``."""
-        if not run.stored or at == 0:
-            return True
-        starts = self._token_starts(run.text, run.tokens)
+    def _find_tokens(self, run: Segment) -> tuple[Sequence[int], list[int]]:
+        """Return the tokens of a run, and the character at which each begins.
+
+        One that begins inside a character has the place of that character. Where the bytes of the tokens are
+        not those of the text, as after byte repair, only lines can be opened, and stored tokens not at all.
+        """
+        ids = run.tokens if run.stored else self._tokenizer.tokenize(run.text)
+        pieces = self._tokenizer.pieces(ids)
+        if b"".join(pieces) == run.text.encode("utf-8", "surrogatepass"):
+            sizes = [sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces]  # characters that begin
+            ends = accumulate(sizes, initial=0)
+            return ids, [
+                at - (0x80 <= piece[0] < 0xC0 if piece else 0)
+                for at, piece in zip(ends, pieces, strict=False)
+            ]
+        if run.stored:
+            return ids, [0] * len(ids)
+        lines = run.text.splitlines(keepends=True)
+        each = [self._tokenizer.tokenize(line) for line in lines]
+        begins = accumulate((len(line) for line in lines), initial=0)
+        starts = [at for at, some in zip(begins, each, strict=False) for _ in some]
+        return [token for some in each for token in some], starts
+
+    def _begins(self, run: Segment, at: int) -> bool:
+        """Return whether a token of ``run`` begins at its character ``at``."""
+        starts = self._tokens(run)[1]
         place = bisect_left(starts, at)
-        return place < len(starts) and starts[place] == at
+        return at == 0 or (place < len(starts) and starts[place] == at)
 
-    def _slice(self, run: Segment, first: int, last: int) -> list[Segment]:
-        """Return the part of ``run`` between two characters; what is left of a token cut there is text."""
-        first, last, size = max(first, 0), min(last, len(run.text)), len(run.text)
-        if (first, last) == (0, size):
-            return [run]
-        parts = [(first, last, ())]
-        starts = self._token_starts(run.text, run.tokens) if run.stored else []
-        if len(starts) > 1:
-            begin, end = bisect_left(starts, first), len(starts)
-            if last < size:
-                end = bisect_left(starts, starts[bisect_right(starts, last) - 1])
-            if begin < end:
-                low, high = starts[begin], [*starts, size][end]
-                parts = [(first, low, ()), (low, high, run.tokens[begin:end]), (high, last, ())]
-        return [Segment("story", run.text[a:b], ids, run.ident, bool(ids)) for a, b, ids in parts if a < b]
+    def _slice(self, run: Segment, first: int, last: int) -> Segment:
+        """Return ``run`` between two characters at which tokens begin, with its stored tokens."""
+        if not run.stored or (first, last) == (0, len(run.text)):
+            return replace(run, text=run.text[first:last])
+        ids, starts = self._tokens(run)
+        end = bisect_left(starts, last) if last < len(run.text) else len(ids)
+        return replace(run, text=run.text[first:last], tokens=tuple(ids[bisect_left(starts, first) : end]))
 
     def segments(self, start: int, end: int) -> list[Segment]:
-        """Return the text from ``start`` to ``end`` as story segments, with stored ids where known."""
-        first, last = max(bisect_right(self._places, start) - 1, 0), bisect_left(self._places, end)
-        around = zip(self._runs[first:last], self._places[first:last], strict=True)
-        parts = [part for run, at in around for part in self._slice(run, start - at, end - at)]
+        """Return the text from ``start`` to ``end`` as story segments."""
         found: list[Segment] = []
-        for stored, some in groupby(parts, key=lambda part: part.stored):
-            runs = list(some)
-            if not stored:
-                text = "".join(run.text for run in runs)
-                runs = [Segment("story", text, tuple(self._tokenize(text)), runs[0].ident)]
-            found += runs
+        first = max(bisect_right(self._places, start) - 1, 0)
+        for index in range(first, bisect_left(self._places, end) if start < end else first):
+            run, at = self._runs[index], self._places[index]
+            ids, starts = self._tokens(run)
+            low, high = max(start - at, 0), min(end - at, len(run.text))
+            behind = bisect_left(starts, high) if high < len(run.text) else len(ids)
+            tokens = tuple(ids[bisect_left(starts, low) : behind])
+            found.append(replace(run, text=run.text[low:high], tokens=tokens))
         return found
 
     def size(self, start: int) -> int:
@@ -379,33 +357,33 @@ class _Story:
         return _size(self.segments(start, len(self.text)))
 
     def opens(self, at: int) -> bool:
-        """Return whether the text can be opened at ``at`` without breaking a stored token."""
+        """Return whether the text can be opened at ``at`` without breaking a token."""
         index = bisect_right(self._places, at) - 1
-        return index == len(self._runs) or self._opens(self._runs[index], at - self._places[index])
+        return index == len(self._runs) or self._begins(self._runs[index], at - self._places[index])
 
     def from_end(self, tokens: int) -> int:
-        """Return the first token start with at most ``tokens`` tokens up to the end."""
-        end = len(self.text)
-        for segment in reversed(self.segments(max(0, end - tokens * _MOST_CHARS), end)):
-            start, size = end - len(segment.text), len(segment.tokens)
-            if size > tokens:
-                starts = [*self._token_starts(segment.text, segment.tokens), len(segment.text)]
-                guess = len(segment.text) * (size - tokens) // size
-                return start + (starts[size - tokens] if len(starts) > size else guess)
-            tokens, end = tokens - size, start
-        return end
+        """Return the first place that opens and has at most ``tokens`` tokens behind it."""
+        for run, at in zip(reversed(self._runs), reversed(self._places[:-1]), strict=True):
+            ids, starts = self._tokens(run)
+            if (first := len(ids) - tokens) > 0:
+                while first < len(ids) and starts[first] == starts[first - 1]:
+                    first += 1
+                return at + (starts[first] if first < len(ids) else len(run.text))
+            tokens -= len(ids)
+        return 0
 
-    def position(self, at: int) -> Position:
-        """Return ``at`` as a position that a later path can find."""
-        for node, (begin, end) in reversed(self._nodes.items()):
-            if begin <= at:
-                return Position(node, min(at, end) - begin)
-        return Position("", 0)
+    def position(self, at: int) -> tuple[str, int]:
+        """Return ``at`` as a node and a character in it, which a later path can find."""
+        found = (node for node, (begin, _) in reversed(self._nodes.items()) if begin <= at)
+        node = next(found, "")
+        begin, end = self._nodes.get(node, (0, 0))
+        return node, min(at, end) - begin
 
-    def find(self, position: Position) -> int | None:
-        """Return the place of ``position``, ``None`` if it is not on the path."""
-        begin, end = self._nodes.get(position.node_id, (0, -1))
-        return begin + position.offset if begin + position.offset <= end else None
+    def find(self, position: tuple[str, int] | None) -> int | None:
+        """Return the place of ``position``, ``None`` if it is not on the path or a token is there now."""
+        node, offset = position or ("", 0)
+        begin, end = self._nodes.get(node, (0, -1))
+        return begin + offset if begin + offset <= end and self.opens(begin + offset) else None
 
     def line_start(self, lines: int, cut: int) -> int:
         """Return the start of the last ``lines`` lines that are not blank; ``cut`` if fewer are behind it."""
@@ -419,47 +397,30 @@ class _Story:
         return cut
 
 
-def _token_starts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int]:
-    """Return the character at which each token starts; only 0 if the bytes of the tokens are not the text.
-
-    They are not after byte repair or with an added space. A token that starts inside a character gets the
-    place of that character.
-    """
-    pieces = tokenizer.pieces(ids)
-    if b"".join(pieces) != text.encode("utf-8", "surrogatepass"):
-        return [0]
-    sizes = [sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces]  # characters that begin in each
-    ends = accumulate(sizes, initial=0)
-    return [at - (0x80 <= piece[0] < 0xC0 if piece else 0) for at, piece in zip(ends, pieces, strict=False)]
-
-
 # -- where the story begins in the window, and what stands in it --------------------------------------
 
 
-def _cuts(story: _Story, room: int, old: int | None) -> Iterator[int]:
-    """Yield the places where the story may begin in the window, the old one first, then the longest."""
-    if old and story.size(old) >= KEEP_OLD_CUT * room:
-        yield old
-    if len(story.text) <= max(room, 0) * _MOST_CHARS:
-        yield 0
-    for share in _SHARES:
-        most = max(int(share * room), 0)
-        yield _cut_at(story, most, int(most * KEEP_AT_LEAST / KEEP_AFTER_CUT))
+def _cut(story: _Story, room: int, old: int | None) -> int:
+    """Return where the story begins in the window: where it did, or as far back as there is room."""
+    if old and KEEP_OLD_CUT * room <= story.size(old) <= room:
+        return old
+    if story.from_end(room) == 0:
+        return 0
+    first, last = story.from_end(int(KEEP_AFTER_CUT * room)), story.from_end(int(KEEP_AT_LEAST * room))
+    return next(_boundaries(story.text, first, last, story.opens), first)
 
 
-def _cut_at(story: _Story, most: int, least: int) -> int:
-    """Return a cut, preferably at a paragraph, that leaves at most ``most`` tokens, if possible ``least``."""
-    first, last = story.from_end(most), story.from_end(least)
+def _boundaries(text: str, first: int, last: int, opens: Callable[[int], bool]) -> Iterator[int]:
+    """Yield places between two others where a text may be parted: paragraphs, sentences, words."""
     for boundary in (_PARAGRAPH_END, _SENTENCE_END, _WORD_END):
-        for match in boundary.finditer(story.text, max(first - 1, 0), last):
+        for match in boundary.finditer(text, max(first - 1, 0), last):
             for at in (match.end(), match.start()):
-                if first <= at <= last and story.opens(at):
-                    return at
-    return first
+                if first <= at <= last and opens(at):
+                    yield at
 
 
 def _settle(
-    items: Sequence[_Movable], story: _Story, cut: int, anchors: Mapping[str, Position], drift: int
+    items: Sequence[_Movable], story: _Story, cut: int, anchors: Layout, drift: int
 ) -> dict[str, int]:
     """Return the place of every item in the story, by key.
 
@@ -470,10 +431,10 @@ def _settle(
     kept, ideals, moving = dict[str, int](), dict[str, int](), set[str]()
     for item in items:
         ideal = story.line_start(max(item.depth, 1), cut)
-        old = story.find(anchors[item.key]) if item.key in anchors else None
+        old = story.find(anchors.get(item.key))
         if item.wanted:
             ideals[item.key] = ideal
-        if old is None or old < cut or not story.opens(old):
+        if old is None or old < cut:
             moving |= {item.key} if item.wanted else set()
             continue
         kept[item.key] = old
@@ -493,12 +454,7 @@ def place_near_end(text: str, opens: Callable[[int], bool] = lambda _: True) -> 
     line = text.rfind("\n", 0, end) + 1
     if line >= end - NEAR_END and opens(line):
         return line
-    for boundary in (_SENTENCE_END, _WORD_END):
-        for match in boundary.finditer(text, max(end - NEAR_END, 0), end):
-            for offset in (match.end(), match.start()):
-                if opens(offset):
-                    return offset
-    return len(text)
+    return next(_boundaries(text, max(end - NEAR_END, 0), end, opens), len(text))
 
 
 def _open(

@@ -6,12 +6,13 @@ import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+from typing import TypeAlias
 
+from srbwriter import paths
 from srbwriter.story.model import NotAStory, NotMade, NotSaved
 
-NO_STORY = "is not a story — `srbwriter import` reads texts, and the files of other programs"
-CLOSE_IT = "close it there, and try again"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = "access is not permitted — change the permissions, or choose another place"
 _IN_THE_WAY = "a file is where a folder should be — check the name, or choose another place"
@@ -28,6 +29,12 @@ _CURES = {
     errno.ENAMETOOLONG: "the name is too long — choose a shorter one",
 }
 
+LONGEST_NAME = 150
+"""Bytes of a file name. File systems allow 255; a number, a suffix and names beside it need room."""
+
+FileState: TypeAlias = "tuple[int, int, int, int] | None"
+"""Device, inode, size and time of change of a file; None if it does not exist."""
+
 
 def check_file(path: Path) -> None:
     """Raise NotAStory unless ``path`` is a file that could be a story."""
@@ -41,24 +48,12 @@ def check_file(path: Path) -> None:
         raise NotAStory(path, "is empty — delete it to begin a story there, or restore a copy")
 
 
-def state_of(path: Path) -> tuple[int, int, int, int] | None:
-    """Return device, inode, size and time of change of the file at ``path``; None if it does not exist."""
+def state_of(file: Path | int) -> FileState:
     try:
-        stat = os.stat(path)
+        stat = os.stat(file)
     except OSError:
         return None
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-def inode_of(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the file at ``path``; None if it does not exist."""
-    state = state_of(path)
-    return state[:2] if state is not None else None
-
-
-def log_of(path: Path) -> Path:
-    """Return the path of the log beside a story that is open, or was when the program was killed."""
-    return path.with_name(f".{path.name}.log")
 
 
 def lock_of(path: Path) -> Path:
@@ -66,10 +61,32 @@ def lock_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
+def changes_of(path: Path) -> Path:
+    """Return where a program that has the story at ``path`` open keeps what it has changed since."""
+    name = sha256(os.fsencode(path.resolve())).hexdigest()[:32]
+    return paths.state_dir() / "changes" / f"{name}.srbw"
+
+
 def remove(path: Path) -> None:
-    """Remove a story file and the files beside it."""
-    for file in (path, log_of(path), *(Path(f"{path}{suffix}") for suffix in ("-journal", "-wal", "-shm"))):
+    """Remove a story file and what belongs to it."""
+    for file in (path, changes_of(path), *(Path(f"{path}{suffix}") for suffix in ("-journal", "-wal"))):
         file.unlink(missing_ok=True)
+
+
+class Taken(NotAStory):
+    """A file of that name exists already."""
+
+
+def place(path: Path, target: Path) -> None:
+    """Rename a file without overwriting another. Raises Taken or OSError."""
+    try:
+        os.link(path, target)  # unlike a rename, a link never overwrites
+    except OSError:  # there is one, or the file system has no links
+        if target.exists():
+            raise Taken(target, "is already there — choose another name, or open it") from None
+        path.rename(target)
+    else:
+        path.unlink()
 
 
 def in_brief(error: OSError) -> str:
@@ -90,15 +107,10 @@ def making(path: Path) -> Generator[None]:
         raise NotMade(path, error.short if isinstance(error, NotMade) else words, error.full) from cause
 
 
-def not_saved(path: Path, error: OSError) -> NotSaved:
-    """Return the error of the system about ``path`` as NotSaved."""
-    return NotSaved(path, error.strerror or str(error), full=error.errno in _FULL)
-
-
 @contextmanager
 def saving(path: Path) -> Generator[None]:
     """Turn the system's errors about ``path`` into NotSaved."""
     try:
         yield
     except OSError as error:
-        raise not_saved(path, error) from error
+        raise NotSaved(path, error.strerror or str(error), full=error.errno in _FULL) from error

@@ -1,15 +1,16 @@
 """The journal of an open story: a thread that writes behind it, and the lock that makes it the only one.
 
-A batch of rows goes to the log beside the file within 0.4 s, at the cost of one sync, and a second after the
-last change the log is folded into the file and emptied: a story at rest is one whole file. The log says on
-which token it builds, so it is applied to the file that it belongs to, and to no other. Where another program
-has replaced the file, the story goes on in a second one. Where the disk takes no words, the whole story is
-written elsewhere, and saved later.
+A batch of rows is written behind what the story's file holds within 0.4 s, at the cost of one sync, so the
+file is always whole. What it held before stays in it until it is written anew, when typing rests. The same
+batches are kept on the writer's own disk until the story is closed: from there come the words that the
+story's disk did not take, and those of a program that was killed before another one replaced the file. Where
+that happens while the story is open, it goes on in a second file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -18,13 +19,23 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from srbwriter import paths
-from srbwriter.story.disk import CLOSE_IT, lock_of, log_of, saving, state_of
+from srbwriter.story.disk import changes_of, lock_of, place, saving, state_of
 from srbwriter.story.library import place_of_second
-from srbwriter.story.model import JsonObject, NotSaved, SecondFile
-from srbwriter.story.store import Replaced, append, last_batch, line, lines, new_token, write_whole
+from srbwriter.story.model import JsonObject, NotAStory, NotSaved, SecondFile, StoryError
+from srbwriter.story.store import (
+    VERSION,
+    Image,
+    append,
+    last_batch,
+    line,
+    lines,
+    new_token,
+    write_whole,
+)
 from srbwriter.story.tree import Rows
 
 log = logging.getLogger(__name__)
@@ -33,28 +44,28 @@ DELAY_SECONDS = 0.4
 """Longest time from a change to the beginning of its write."""
 
 REST_SECONDS = 1.0
-"""From the last change until the log is folded into the file."""
+"""From the last change until the file is written anew, if it has become long."""
 
-LONG_LOG = 16 * 2**20
-"""Bytes of a log that is folded while changes go on."""
+SPARE, SPARE_OPEN = 2**20, 4 * 2**20
+"""Bytes of rows that are not valid any more, which a closed and an open file may hold in any case."""
 
 _AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts after a failure; the last one repeats
-_SPARE = 2**20  # bytes of rows that are not valid any more, which a file may hold in any case
 
 
-class InUse(Exception):
-    """The story is locked. ``problem`` is the predicate of a message: "is open in process 7 on attic"."""
+class InUse(NotSaved):
+    """The story is open in ``holder``: "process 7 on attic"."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    def __init__(self, path: Path, holder: str) -> None:
+        self.holder = holder or "another process"
+        cure = "close it there, and try again"
+        super().__init__(path, f"the story is open in {self.holder}", full=False, cure=cure)
 
 
 class FileLock:
     """The lock that gives a story one writer, until :meth:`release`. Raises InUse or OSError.
 
     A file beside the story is locked, since the story's own may be replaced. The system releases the lock
-    when the process ends.
+    when the process ends; ``killed`` says that the last holder did not.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,28 +81,33 @@ class FileLock:
             except BlockingIOError:
                 holder = os.pread(self._fd, 1000, 0).decode("utf-8", "replace")
                 os.close(self._fd)
-                raise InUse(f"is open in {holder or 'another process'}") from None
+                raise InUse(path, holder) from None
             except BaseException:
                 os.close(self._fd)
                 raise
             os.close(self._fd)
+        self.killed = os.fstat(self._fd).st_size > 0
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-
-    @classmethod
-    def take(cls, path: Path) -> FileLock:
-        """Lock the story at ``path``, but raise NotSaved instead of InUse or OSError."""
-        try:
-            with saving(path):
-                return cls(path)
-        except InUse as error:
-            raise NotSaved(path, f"the story {error.problem}", full=False, cure=CLOSE_IT) from None
 
     def release(self) -> None:
         with contextlib.suppress(OSError):
             self.path.unlink()
         os.close(self._fd)
+
+
+def move(path: Path, target: Path) -> Path:
+    """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
+    if not path.is_file():
+        raise NotAStory(path, "does not exist")
+    with saving(path):
+        lock = FileLock(path.resolve())
+        try:
+            place(path, target)
+        finally:
+            lock.release()
+    return target
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,49 +134,35 @@ class SaveState:
 
 
 class Journal:
-    """Writes the rows of a story at ``path``, whose file has ``token``, behind it.
+    """Writes the rows of a story behind it, to the file at ``path``, which holds ``image``.
 
     Args:
         lock: the lock of the story, which is released with the journal.
         whole: returns all rows of the story in memory.
         summary: returns what a list of stories shows, as the story is now.
-        rescue: the file that the story is written to while the disk takes no words.
         moved: called with the second file, after another program has replaced the first.
     """
 
     def __init__(
-        self, path: Path, token: str, lock: FileLock, whole: Callable[[], Rows],
-        summary: Callable[[], JsonObject], rescue: Path, moved: Callable[[SecondFile], object],
+        self, path: Path, image: Image, lock: FileLock, whole: Callable[[], Rows],
+        summary: Callable[[], JsonObject], moved: Callable[[SecondFile], object],
     ) -> None:  # fmt: skip
-        self.path, self.rescue = path, rescue
+        self.path = path
         self._lock, self._whole, self._summary, self._moved = lock, whole, summary, moved
-        self._token = self._folded = token  # of the last batch in the log, and of the file
+        self._uuid = image.rows.get(("value", "uuid"))
+        self._token, self._end, self._size_whole = image.token, image.end, image.first_end
         self._seen = state_of(path)
-        self._bytes = self._seen[2] if self._seen is not None else 0  # of the file when it was written whole
+        self._pending, self._pending_token = b"", ""  # batches that the file has not taken
+        self._changes: FileIO | None = None
         self._wake = threading.Condition()
-        self._writing = threading.RLock()  # held while the log changes
         self._waiting: Rows = {}
-        self._unfolded: Rows = {}
         self._since: float | None = None  # the time of the oldest change that is not on the disk
         self._put = self._saved = 0  # batches
         self._urgent = self._closing = False
         self._trouble: NotSaved | None = None
-        self._failed, self._not_before, self._fold_not_before = 0, 0.0, 0.0
+        self._failed, self._not_before = 0, 0.0
         self._last = 0.0  # the time of the last change
-        self._folding: threading.Thread | None = None
-        self._replaced = False  # found by a fold
         self._thread: threading.Thread | None = None
-        self._log, self._size = -1, 0
-        self._begin_log()
-
-    def _begin_log(self) -> None:
-        """Make an empty log, which says on which token it builds."""
-        if self._log < 0:
-            self._log = os.open(log_of(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.OWN_FILE)
-        head = line({"base": self._token, "story": self.rescue.stem})
-        os.ftruncate(self._log, 0)
-        os.pwrite(self._log, head, 0)
-        self._size = len(head)
 
     # -- for the story, on any thread --------------------------------------------------------------
 
@@ -183,23 +185,24 @@ class Journal:
             age = time.monotonic() - self._since if self._since is not None else 0.0
             return SaveState(self._put == self._saved and self._trouble is None, age, self._trouble)
 
+    @property
+    def rescue(self) -> Path | None:
+        """The file with the words that the story's disk does not take; None if there is none."""
+        return changes_of(self.path) if self._trouble is not None and self._changes is not None else None
+
     def flush(self, seconds: float = 60.0) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""
         with self._wake:
-            wanted, failed, ends = self._put, self._failed, time.monotonic() + seconds
-            while self._saved < wanted:
-                self._urgent = True
-                if self._trouble is not None:
-                    self._not_before = 0.0
+            wanted, failed = self._put, self._failed
+            if self._saved < wanted:
+                self._urgent, self._not_before = True, 0.0
                 self._wake.notify_all()
-                self._wake.wait(0.05)
-                if self._trouble is not None and self._failed > failed:
-                    raise self._trouble
-                if time.monotonic() > ends:
-                    raise NotSaved(self.path, "the disk does not answer", full=False)
+                self._wake.wait_for(lambda: self._saved >= wanted or self._failed > failed, seconds)
+            if self._saved < wanted:
+                raise self._trouble or NotSaved(self.path, "the disk does not answer", full=False)
 
     def close(self) -> None:
-        """Write everything, fold the log, and release the lock. Raises NotSaved; then the rescue has it."""
+        """Write everything and release the lock. Raises NotSaved; then the words are kept elsewhere."""
         problem: NotSaved | None = None
         try:
             self.flush()
@@ -208,19 +211,18 @@ class Journal:
         with self._wake:
             self._closing = True
             self._wake.notify_all()
-        for thread in (self._thread, self._folding):
-            if thread is not None and thread is not threading.current_thread():
-                thread.join()
-        if problem is None and self._put:
-            with contextlib.suppress(NotSaved):
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            if problem is None and self._put:
                 self._check_file()
-            self._fold(dict(self._unfolded), self._token)
-            with contextlib.suppress(OSError):
-                self._write_anew()
-        os.close(self._log)
-        if problem is None and self._folded == self._token:
-            with contextlib.suppress(OSError):
-                log_of(self.path).unlink()
+                self._write_anew(SPARE)
+        except NotSaved as error:
+            problem = error
+        if self._changes is not None:
+            self._changes.close()
+            if problem is None:
+                changes_of(self.path).unlink(missing_ok=True)
         self._lock.release()
         if problem is not None:
             raise problem
@@ -228,159 +230,124 @@ class Journal:
     # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (act := self._next()) is not None:
-            try:
-                act()
-            except Exception:  # this thread must outlive any error
-                log.exception("the journal failed")
-                time.sleep(0.5)
-
-    def _next(self) -> Callable[[], None] | None:
-        """Wait until something is to be done; None when the journal is closed."""
-        with self._wake:
-            while not self._closing:
+        while True:
+            with self._wake:
+                if self._closing:
+                    return
                 now, due = time.monotonic(), float("inf")
-                if self._waiting:
+                if self._waiting or self._pending:
                     asked = now if self._urgent else (self._since or now) + DELAY_SECONDS
                     due = max(asked, self._not_before)
-                    if due <= now:
-                        return self._append
-                if self._unfolded and not (self._folding is not None and self._folding.is_alive()):
-                    rest = now if self._size > LONG_LOG else self._last + REST_SECONDS
-                    fold = max(rest, self._fold_not_before)
-                    if fold <= now:
-                        return self._begin_fold
-                    due = min(due, fold)
-                self._wake.wait(None if due == float("inf") else due - now)
-            return None
+                elif self._is_long(SPARE_OPEN):
+                    due = self._last + REST_SECONDS
+                if due > now:
+                    self._wake.wait(None if due == float("inf") else due - now)
+                    continue
+                rows, self._waiting = self._waiting, {}
+                upto, since, self._since, self._urgent = self._put, self._since, None, False
+            try:
+                if rows or self._pending:
+                    self._write(rows)
+                else:
+                    self._write_anew(SPARE_OPEN)
+            except Exception as error:  # of whatever kind, the rows are kept
+                trouble = (
+                    error if isinstance(error, NotSaved) else NotSaved(self.path, repr(error), full=False)
+                )
+                log.warning("not saved: %s", trouble)
+                with self._wake:
+                    self._waiting = rows | self._waiting
+                    self._since = since or self._since
+                    again = _AGAIN_SECONDS[min(self._failed, len(_AGAIN_SECONDS) - 1)]
+                    self._trouble, self._failed = trouble, self._failed + 1
+                    self._not_before = time.monotonic() + again
+                    self._wake.notify_all()
+            else:
+                with self._wake:
+                    self._saved = upto
+                    self._trouble, self._failed, self._not_before = None, 0, 0.0
+                    self._wake.notify_all()
 
-    def _append(self) -> None:
-        """Write what waits to the log."""
-        with self._wake:
-            rows, self._waiting = self._waiting, {}
-            upto, since, self._since, self._urgent = self._put, self._since, None, False
-        token = new_token()
-        try:
-            self._check_file()
-            with self._writing, saving(self.path):
-                data = b"".join(lines(rows, token))
-                try:
-                    if os.pwrite(self._log, data, self._size) < len(data):
-                        raise OSError(28, os.strerror(28))
-                    os.fsync(self._log)
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        os.ftruncate(self._log, self._size)
-                    raise
-                self._size += len(data)
-                self._token = token
-        except Exception as error:  # of whatever kind, the rows are kept
-            trouble = error if isinstance(error, NotSaved) else NotSaved(self.path, repr(error), full=False)
-            log.warning("not saved: %s", trouble)
-            self._rescue()
-            with self._wake:
-                self._waiting = rows | self._waiting
-                self._since = since or self._since
-                again = _AGAIN_SECONDS[min(self._failed, len(_AGAIN_SECONDS) - 1)]
-                self._trouble, self._failed = trouble, self._failed + 1
-                self._not_before = time.monotonic() + again
-                self._wake.notify_all()
-            return
-        if self._trouble is not None:
-            self.rescue.unlink(missing_ok=True)
-        with self._wake:
-            self._unfolded |= rows
-            self._saved = upto
-            self._trouble, self._failed, self._not_before = None, 0, 0.0
-            self._wake.notify_all()
+    def _write(self, rows: Rows) -> None:
+        """Write what is pending and ``rows``, which is empty then, behind what the file holds."""
+        if rows:
+            token = new_token()
+            batch = b"".join(lines(rows, token, self._summary()))
+            self._keep(batch)
+            self._pending, self._pending_token = self._pending + batch, token
+            rows.clear()
+        self._check_file()
+        if self._pending:
+            with saving(self.path):
+                self._seen = append(self.path, self._pending, self._end, self._seen)
+            self._end += len(self._pending)
+            self._token, self._pending = self._pending_token, b""
 
-    def _rescue(self) -> None:
-        """Write the whole story elsewhere."""
-        part = self.rescue.with_suffix(".part")
+    def _keep(self, batch: bytes) -> None:
+        """Keep a batch on the writer's own disk too, behind the token that the file had before the first."""
         try:
-            paths.make_folder(part.parent)
-            part.unlink(missing_ok=True)
-            write_whole(part, {**self._whole(), ("value", "builds on"): self._token}, new_token())
-            paths.replace_durably(part, self.rescue)
+            if self._changes is None:
+                file = changes_of(self.path)
+                paths.make_folder(file.parent)
+                self._changes = open(file, "wb", buffering=0, opener=paths.open_own)  # noqa: SIM115
+                head = lines({("value", "uuid"): self._uuid}, self._token)
+                batch = b"".join([line({"srbwriter": VERSION}), *head, self._pending, batch])
+            if self._changes.write(batch) < len(batch):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if self._trouble is not None:
+                os.fsync(self._changes.fileno())
         except OSError as error:
-            log.error("what the disk refuses cannot be put elsewhere: %s", error)
+            log.warning("changes are not kept beside the story's file: %s", error)
+            self._drop_changes()
 
-    # -- into the file -----------------------------------------------------------------------------
+    def _drop_changes(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
+            changes_of(self.path).unlink(missing_ok=True)
 
-    def _begin_fold(self) -> None:
-        with self._wake:
-            rows, self._unfolded = self._unfolded, {}
-            token = self._token
-        self._folding = threading.Thread(target=self._fold, args=(rows, token), name="srbwriter-fold")
-        self._folding.start()
+    def _is_long(self, spare: int) -> bool:
+        return self._end > 2 * self._size_whole + spare
 
-    def _fold(self, rows: Rows, token: str) -> None:
-        """Fold ``rows`` into the file, which has ``token`` then, and empty the log if it has no others."""
-        if not rows:
-            return
-        try:
-            append(self.path, rows, token, self._folded, self._summary())
-        except (Replaced, OSError) as error:
-            log.warning("the log of %s is not in its file yet: %r", self.path, error)
-            with self._wake:
-                self._unfolded = rows | self._unfolded
-                self._replaced = self._replaced or isinstance(error, Replaced)
-                self._fold_not_before = time.monotonic() + _AGAIN_SECONDS[-1]
-            return
-        with self._writing:
-            self._folded, self._seen = token, state_of(self.path)
-            if self._token == token:
-                with contextlib.suppress(OSError):
-                    self._begin_log()
-        with self._wake:
-            self._wake.notify_all()
-
-    def _write_anew(self) -> None:
+    def _write_anew(self, spare: int) -> None:
         """Write the file without rows that are not valid any more, if most of it is such rows."""
-        if self._seen is None or self._seen[2] < 2 * self._bytes + _SPARE or self._folded != self._token:
-            return
-        part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
-        write_whole(part, self._whole(), self._token)
-        os.chmod(part, self.path.stat().st_mode & 0o777)
-        paths.replace_durably(part, self.path)
+        if self._is_long(spare):
+            with contextlib.suppress(OSError):  # then it stays long
+                self._seen = write_whole(self.path, self._whole(), self._token, instead=True)
+                self._drop_changes()
+            self._took_whole()
+
+    def _took_whole(self) -> None:
+        self._end = self._size_whole = self._seen[2] if self._seen is not None else 0
 
     def _check_file(self) -> None:
         """Go on in another file if the story's has been replaced, moved or deleted. Raises NotSaved."""
-        if self._folding is not None and self._folding.is_alive():
-            return
         now = state_of(self.path)
-        if now == self._seen and not self._replaced:
+        if now == self._seen:
             return
         with saving(self.path):
-            if now is not None and _token_of(self.path) == self._folded:
-                self._seen, self._replaced = now, False
+            if now is not None and self._is_ours():
+                self._seen = now
             else:
                 self._go_on(deleted=now is None)
+
+    def _is_ours(self) -> bool:
+        try:
+            return last_batch(self.path).token == self._token
+        except (StoryError, OSError):
+            return False
 
     def _go_on(self, deleted: bool) -> None:
         """Write the story as it is in memory to a second file, and go on there."""
         rows, token, first = self._whole(), new_token(), self.path
         target = first if deleted else place_of_second(first, rows)
-        write_whole(target, rows, token)
-        with self._writing, self._wake:
-            self._unfolded.clear()
-            self._token = self._folded = token
-            self._replaced = False
-            if not deleted:
-                old, self._lock = self._lock, FileLock.take(target)
-                os.close(self._log)
-                log_of(first).unlink(missing_ok=True)
-                old.release()
-                self.path, self._log = target, -1
-            self._begin_log()
-            self._seen = state_of(target)
+        self._seen = write_whole(target, rows, token)
+        if not deleted:
+            old, self._lock = self._lock, FileLock(target)
+            old.release()
+        self._drop_changes()
+        self.path, self._token, self._pending = target, token, b""
+        self._took_whole()
         if not deleted:
             log.warning("%s was replaced by another program; the story goes on in %s", first, target)
             self._moved(SecondFile(first, target))
-
-
-def _token_of(path: Path) -> str | None:
-    try:
-        return last_batch(path).token
-    except Exception:  # of whatever kind, it is another file
-        return None

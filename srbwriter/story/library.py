@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from srbwriter import paths
-from srbwriter.story.disk import log_of, not_saved, saving
-from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, NotSaved, TooNew
+from srbwriter.story.disk import LONGEST_NAME, in_brief
+from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, TooNew
 from srbwriter.story.store import SUFFIX, VERSION, last_batch, summary_of
 from srbwriter.story.tree import Rows
 from srbwriter.story.upgrade import read_old
 
-LONGEST_NAME = 150
-"""Bytes of a file name. File systems allow 255; a number, a suffix and the names of its logs need room."""
+MOST_RECENT = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +53,9 @@ def info(path: Path) -> StoryInfo:
     try:
         last = last_batch(path)
         shown = last.summary if last.version == VERSION else summary_of(read_old(path).rows)
-        problem = "is damaged" if last.damage is not None or last.behind is not None else ""
-    except OSError as error:  # it cannot be read now
-        problem = str(not_saved(path, error))
+        problem = "is damaged" if last.damage is not None else ""
+    except OSError as error:
+        problem = f"cannot be read: {in_brief(error)}"
     except TooNew as error:
         problem = error.problem
     except DamagedStory:
@@ -68,12 +65,14 @@ def info(path: Path) -> StoryInfo:
 
 
 def stories(folder: Path) -> list[StoryInfo]:
-    """Return the stories in ``folder``, last changed first."""
-    found: list[StoryInfo] = []
-    for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
-        with contextlib.suppress(NotAStory):
-            found.append(info(path))
-    return sorted(found, key=lambda story: (-story.modified, story.title))
+    """Return the stories in ``folder``, and those opened recently elsewhere, last changed first."""
+    files = [*folder.glob(f"*{SUFFIX}")] if folder.is_dir() else []
+    found: dict[Path, StoryInfo] = {}
+    for path in (*files, *recent_stories()):
+        if path.resolve() not in found:
+            with contextlib.suppress(NotAStory):
+                found[path.resolve()] = info(path)
+    return sorted(found.values(), key=lambda story: (-story.modified, story.title))
 
 
 def file_name(title: str) -> str:
@@ -82,13 +81,17 @@ def file_name(title: str) -> str:
     return paths.shortened(words, LONGEST_NAME) or "story"
 
 
+def numbered(folder: Path, stem: str, gap: str) -> Path:
+    """Return an unused path in ``folder`` for a story; with a number if there is one of that name."""
+    path, number = folder / f"{stem}{SUFFIX}", 2
+    while path.exists():
+        path, number = folder / f"{stem}{gap}{number}{SUFFIX}", number + 1
+    return path
+
+
 def free_path(folder: Path, title: str) -> Path:
     """Return an unused path in ``folder`` for a new story called ``title``."""
-    slug = file_name(title)
-    path, number = folder / f"{slug}{SUFFIX}", 2
-    while path.exists():
-        path, number = folder / f"{slug}-{number}{SUFFIX}", number + 1
-    return path
+    return numbered(folder, file_name(title), "-")
 
 
 def place_of_second(path: Path, rows: Rows) -> Path:
@@ -97,79 +100,33 @@ def place_of_second(path: Path, rows: Rows) -> Path:
     return free_path(path.parent, f"{path.stem} your version")
 
 
-class Taken(NotAStory):
-    """A file of that name exists already."""
+def recent_stories() -> dict[Path, str]:
+    """Return the files of recently opened stories with their titles, newest first."""
+    return {path: title for path, title in _read_recent().items() if path.exists()}
 
 
-def move(path: Path, target: Path) -> Path:
-    """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
-    from srbwriter.story.journal import FileLock
+def remember(path: Path, title: str) -> None:
+    """Put a story first among the recent ones. Errors while writing the list are ignored."""
+    path = paths.expanded(path).resolve()
+    _write_recent({path: title} | {other: name for other, name in _read_recent().items() if other != path})
 
-    if not path.is_file():
-        raise NotAStory(path, "does not exist")
-    lock = FileLock.take(path.resolve())
+
+def forget(path: Path) -> None:
+    """Take a story out of the recent ones."""
+    gone = paths.expanded(path).resolve()
+    _write_recent({other: name for other, name in _read_recent().items() if other != gone})
+
+
+def _read_recent() -> dict[Path, str]:
+    """An unreadable file counts as an empty list."""
     try:
-        if log_of(path).exists():  # of a program that was killed
-            cure = "open it once, which saves its last words"
-            raise NotSaved(path, "it was not closed", full=False, cure=cure)
-        with saving(path):
-            rename(path, target)
-    except NotSaved as error:
-        if isinstance(error.__cause__, FileExistsError):
-            raise Taken(target, "is already there — choose another name") from None
-        raise
-    finally:
-        lock.release()
-    return target
+        rows = json.loads(paths.recent_file().read_text("utf-8"))
+        return {Path(row["path"]): str(row["title"]) for row in rows}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
 
 
-def rename(path: Path, target: Path) -> None:
-    """Rename a file without overwriting another. Raises FileExistsError or OSError."""
-    try:
-        os.link(path, target)  # unlike a rename, a link never overwrites
-    except OSError:  # there is one, or the file system has no links
-        if target.exists():
-            raise FileExistsError(target) from None
-        path.rename(target)
-    else:
-        path.unlink()
-
-
-class Recent(NamedTuple):
-    """A recently opened story; ``at`` is in Unix seconds."""
-
-    path: Path
-    title: str
-    at: float
-
-
-class RecentStories:
-    """The recently opened stories, in a small JSON file. An unreadable file counts as an empty list."""
-
-    def __init__(self, file: Path, most: int = 30) -> None:
-        self._file, self._most = file, most
-
-    def all(self) -> list[Recent]:
-        """Return existing stories, newest first."""
-        return [recent for recent in self._read() if recent.path.exists()]
-
-    def add(self, path: Path, title: str, at: float) -> None:
-        """Put a story first in the list. Errors while writing the list are ignored."""
-        self._put(path, Recent(paths.expanded(path).resolve(), title, at))
-
-    def remove(self, path: Path) -> None:
-        self._put(path)
-
-    def _read(self) -> list[Recent]:
-        try:
-            rows = json.loads(self._file.read_text("utf-8"))
-            return [Recent(Path(row["path"]), str(row["title"]), float(row["at"])) for row in rows]
-        except (OSError, ValueError, TypeError, KeyError):
-            return []
-
-    def _put(self, path: Path, *first: Recent) -> None:
-        path = paths.expanded(path).resolve()
-        found = [*first, *(recent for recent in self._read() if recent.path != path)][: self._most]
-        rows = [{**recent._asdict(), "path": str(recent.path)} for recent in found]
-        with contextlib.suppress(OSError):
-            paths.write_atomic(self._file, json.dumps(rows, indent=1).encode())
+def _write_recent(known: dict[Path, str]) -> None:
+    rows = [{"path": str(path), "title": title} for path, title in known.items()][:MOST_RECENT]
+    with contextlib.suppress(OSError):
+        paths.write_atomic(paths.recent_file(), json.dumps(rows, indent=1).encode())

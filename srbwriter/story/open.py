@@ -1,36 +1,31 @@
-"""Finding out what a story is: its file and log, an older version, damage, a file put in its place."""
+"""Finding out what a story is: its file, an older version, damage, a file put in its place."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import backup
-from srbwriter.story.disk import check_file, log_of, saving
+from srbwriter.story.disk import changes_of, check_file, saving
 from srbwriter.story.journal import FileLock, InUse
-from srbwriter.story.library import free_path, place_of_second
-from srbwriter.story.model import Blocked, NotAStory, ReadOnly, SecondFile, StoryError
+from srbwriter.story.library import place_of_second
+from srbwriter.story.model import Blocked, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
 from srbwriter.story.store import (
-    SUFFIX,
     VERSION,
     Image,
-    Log,
     append,
     check_tree,
+    lines,
     new_token,
     read,
-    read_log,
     summary_of,
-    with_log,
     write_whole,
 )
 from srbwriter.story.tree import Rows
-from srbwriter.story.upgrade import read_old
+from srbwriter.story.upgrade import read_story
 
 log = logging.getLogger(__name__)
 
@@ -46,43 +41,6 @@ class Opened:
     second_file: SecondFile | None = None
 
 
-def rescue_of(uuid: str) -> Path:
-    """Return where the story with ``uuid`` is written to while its disk takes no words."""
-    return paths.state_dir() / "rescued" / f"{uuid}{SUFFIX}"
-
-
-def read_story(path: Path) -> Image:
-    """Read a story as its last writer left it, with the log beside it. Changes nothing.
-
-    Raises NotAStory, TooNew, NotSaved without room for a private copy of an old one, or DamagedStory.
-    """
-    with saving(path):
-        return _look(path)[0]
-
-
-def _look(path: Path) -> tuple[Image, Log | None]:
-    """Return what a file and its log hold together, and the log, which may be that of another file."""
-    image = read(path)
-    for _ in range(5):  # the log may be folded just now
-        if image.version < VERSION:
-            return read_old(path), None
-        left = read_log(path)
-        if left is not None and left.belongs_to(image.token):
-            return with_log(path, image, left), left
-        before = image
-        if left is None or (image := read(path)).token == before.token:
-            break
-    return _without_end(image), left  # pyright: ignore[reportPossiblyUnboundVariable]
-
-
-def _without_end(image: Image) -> Image:
-    """Return ``image`` with rows that were not written to the end of their batch, as damage."""
-    if image.behind is not None:
-        image.rows |= {key: row for key, row in image.behind.items() if row is not None}
-        check_tree(image, "its end is lost", image.damage.doubtful if image.damage is not None else ())
-    return image
-
-
 def open_story(
     path: Path, *, readonly: bool, backups: Path | None = None, lock: FileLock | None = None
 ) -> Opened:
@@ -90,7 +48,7 @@ def open_story(
 
     ``lock`` is its lock if the caller has it.
 
-    Raises NotAStory, TooNew, or NotSaved without room for an upgrade.
+    Raises NotAStory, TooNew or DamagedStory.
     """
     path = paths.expanded(path).resolve()
     why = ReadOnly(Blocked.ASKED, f"{path.name} was opened for reading only") if readonly else None
@@ -98,17 +56,22 @@ def open_story(
         check_file(path)
         if why is None and lock is None:
             lock, why = locked(path)
-        if lock is None:
-            opened = Opened(path, read_story(path), read_only=why)
-        else:
-            with saving(path):
-                opened = _read(path, lock, backups or paths.backup_dir())
+        opened = Opened(path, read_story(path, torn=lock.killed if lock is not None else None), lock, why)
         if (damage := opened.image.damage) is not None:
             message = f"{path.name} is damaged and was opened for reading only: {damage}"
-            opened.read_only = ReadOnly(Blocked.DAMAGED, message)
+            opened.read_only, opened.lock = ReadOnly(Blocked.DAMAGED, message), None
             if lock is not None:
                 lock.release()
-            opened.lock = None
+        elif lock is not None:
+            try:
+                with saving(path):
+                    if opened.image.version < VERSION:
+                        _upgrade(opened, backups or paths.backup_dir())
+                    _take_up_changes(opened)
+            except NotSaved as error:  # the disk takes nothing now
+                message = f"{path.name} was opened for reading only: {error.short}"
+                opened.read_only, opened.lock = ReadOnly(Blocked.NO_PERMISSION, message), None
+                lock.release()
         return opened
     except BaseException:
         if lock is not None:
@@ -123,87 +86,56 @@ def locked(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
     try:
         return FileLock(path), None
     except InUse as error:
-        return None, ReadOnly(Blocked.IN_USE, f"{path.name} {error.problem}; this view is for reading only")
+        message = f"{path.name} is open in {error.holder}; this view is for reading only"
+        return None, ReadOnly(Blocked.IN_USE, message)
     except OSError as error:
         message = f"the folder of {path.name} may not be written to ({error.strerror})"
         return None, ReadOnly(Blocked.NO_PERMISSION, message)
 
 
-def _read(path: Path, lock: FileLock, backups: Path) -> Opened:
-    """Read a story that is locked, and put what was left beside it into the file, or into a second one."""
-    image, left = _look(path)
-    opened = Opened(path, image, lock)
-    if image.damage is not None:
-        return opened
-    if image.version < VERSION:
-        _upgrade(path, image, backups)
-    elif left is not None and left.batches and not left.belongs_to(image.token):
-        opened.second_file = _second_file(path, image, left, backups)
-    elif left is not None and left.batches:
-        os.truncate(path, image.end)
-        before, image.token = image.token, left.batches[-1][0]
-        append(path, left.rows, image.token, before, summary_of(image.rows))
-    log_of(path).unlink(missing_ok=True)
-    _take_rescued(opened)
-    return opened
+def _take_up_changes(opened: Opened) -> None:
+    """Take up the changes of a program that was killed, or whose disk took no words.
 
-
-def _second_file(path: Path, image: Image, left: Log, backups: Path) -> SecondFile | None:
-    """Write what a log of another file holds to a second file, upon the nearest version that there is."""
-    base = image
-    with contextlib.suppress(StoryError, IndexError):
-        if left.story and left.story != image.rows.get(("value", "uuid")):
-            base = read(backup.backups(backup.own_folder(left.story, path, backups))[0].path)
-    merged = Image({key: row for key, row in (base.rows | left.rows).items() if row is not None})
-    check_tree(merged, "")
-    target = place_of_second(path, merged.rows)
-    write_whole(target, merged.rows, new_token())
-    log.warning("%s was replaced by another program; what was written here is in %s", path, target)
-    return SecondFile(path, target)
-
-
-def _take_rescued(opened: Opened) -> None:
-    """Take over what was written elsewhere while the disk took no words."""
-    path, file = opened.path, rescue_of(str(opened.image.rows.get(("value", "uuid"), "")))
-    if not file.exists():
-        return
+    The file holds them, unless their last token is missing in it. A file that ends with a token of theirs is
+    the writer's, and gets them; any other was put in its place, and they go into a second one.
+    """
+    path, image, file = opened.path, opened.image, changes_of(opened.path)
     try:
-        found = read(file)
-    except (StoryError, OSError) as error:
-        log.warning("%s cannot be read: %s", file, error)
+        kept = read(file, torn=True, keep_gone=True)
+    except FileNotFoundError:
         return
-    if found.damage is None and found.rows.pop(("value", "builds on"), "") == opened.image.token:
-        found.token = new_token()
-        _replace(path, found)
-        opened.image = found
-    else:
-        target = free_path(path.parent, f"{path.stem} your version")
-        shutil.copyfile(file, target)
-        opened.second_file = SecondFile(path, target)
+    except (StoryError, OSError) as error:
+        log.warning("changes of %s cannot be read: %s", path, error)
+        kept = Image()
+    if len(kept.tokens) > 1 and kept.token not in image.tokens:
+        if image.token in kept.tokens:
+            image.rows = _laid(image.rows, kept.rows)
+            data = b"".join(lines(kept.rows, kept.token, summary_of(image.rows)))
+            append(path, data, image.end)
+            image.tokens.append(kept.token)
+            image.end += len(data)
+        else:
+            ours = kept.rows["value", "uuid"] == image.rows.get(("value", "uuid"))
+            second = Image(_laid(image.rows if ours else {}, kept.rows))
+            check_tree(second, "")
+            target = place_of_second(path, second.rows)
+            write_whole(target, second.rows, new_token())
+            log.warning("%s was replaced by another program; what was written here is in %s", path, target)
+            opened.second_file = SecondFile(path, target)
     file.unlink()
 
 
-def _replace(path: Path, image: Image) -> None:
-    """Write a story anew in its own place."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.unlink(missing_ok=True)
-        write_whole(part, image.rows, image.token)
-        shutil.copymode(path, part)
-        paths.replace_durably(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _upgrade(path: Path, image: Image, backups: Path) -> None:
+def _upgrade(opened: Opened, backups: Path) -> None:
     """Write a story of an older version anew, after copying it. Raises NotSaved or OSError."""
-    folder = backup.own_folder(image.rows.get(("value", "uuid")), path, backups)
-    backup.keep_old(path, folder, "before the upgrade from version 7")
-    image.token = new_token()
-    _replace(path, image)
+    path, image, token = opened.path, opened.image, new_token()
+    backup.keep_old(path, image.rows.get(("value", "uuid")), backups)
+    image.note_whole(write_whole(path, image.rows, token, instead=True), token)
     for suffix in ("-wal", "-shm", "-journal"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _laid(rows: Rows, more: Rows) -> Rows:
+    return {key: row for key, row in (rows | more).items() if row is not None}
 
 
 def create_story(path: Path, rows: Rows) -> Opened:
@@ -214,13 +146,12 @@ def create_story(path: Path, rows: Rows) -> Opened:
     if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
         paths.make_folder(path.parent)
     path = path.resolve()
-    lock = FileLock.take(path)
+    lock = FileLock(path)
     try:
-        image = Image(dict(rows), new_token())
-        write_whole(path, image.rows, image.token)
+        image, token = Image(dict(rows)), new_token()
+        image.note_whole(write_whole(path, image.rows, token), token)
+        changes_of(path).unlink(missing_ok=True)  # of a file that was here before
         return Opened(path, image, lock)
-    except BaseException as error:
+    except BaseException:
         lock.release()
-        if isinstance(error, FileExistsError):
-            raise NotAStory(path, "is already there — choose another name, or open it") from None
         raise

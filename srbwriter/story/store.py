@@ -2,13 +2,13 @@
 
 A line is a checksum and JSON: a row is [table, key, value], where null is a row that is gone, and
 ["end", token, summary] ends a batch. A later row takes the place of an earlier one, and what is behind the
-last end was never written whole. The random token is that of the batch: by it a file is known that another
-program has put in place. The log beside the file holds such batches too. Of a damaged file every readable
-row is kept.
+last end was never written whole. The random tokens of its batches tell whose file it is: another program may
+have put one in its place. Of a damaged file every readable row is kept.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO, cast
+from typing import Any
 from zlib import crc32
 
+import msgspec
+
 from srbwriter import paths
-from srbwriter.story.disk import NO_STORY, log_of
+from srbwriter.story.disk import LONGEST_NAME, FileState, lock_of, place, state_of
 from srbwriter.story.model import (
     ROOT,
     Damage,
@@ -44,24 +46,29 @@ _KEY = re.compile(rb'\w{8} \["node",(\d+),')
 _TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
 
 
-class Replaced(Exception):
-    """The file holds another token: another program has replaced it."""
-
-
 @dataclass(slots=True)
 class Image:
-    """What a file holds: the rows of its whole batches, the last token, where it ends, and what is behind it.
+    """What a file holds: the rows of its whole batches, their tokens, and where the first and the last end.
 
     A file of an older version has only its ``version``.
     """
 
     rows: Rows = field(default_factory=dict[tuple[str, Any], Any])
-    token: str = ""
+    tokens: list[str] = field(default_factory=list[str])
+    first_end: int = 0
     end: int = 0
-    behind: Rows | None = None
     version: int = VERSION
     summary: JsonObject = field(default_factory=dict[str, Any])
     damage: Damage | None = None
+
+    @property
+    def token(self) -> str:
+        return self.tokens[-1] if self.tokens else ""
+
+    def note_whole(self, state: FileState, token: str) -> None:
+        """Note that a file in this state holds all rows in a batch."""
+        self.tokens, self.end = [token], state[2] if state is not None else 0
+        self.first_end = self.end
 
 
 def new_token() -> str:
@@ -80,16 +87,12 @@ def _json_of(row: Any) -> Any:
     return packed(row) if isinstance(row, bytes) else astuple(row)
 
 
-_DECODER = json.JSONDecoder()
+_FAST, _DECODER = msgspec.json.Decoder(), json.JSONDecoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "node": node_of, "action": Action.of, "value": lambda row: row,
     "day": lambda row: Progress(sum(row[:-1][:2]), row[-1]),  # words of two kinds in some rows
 }  # fmt: skip
-
-
-def _decoded(table: str, row: Any) -> Any:
-    return None if row is None else _DECODERS[table](row)
 
 
 def lines(rows: Rows, token: str, summary: JsonObject | None = None) -> Iterator[bytes]:
@@ -103,46 +106,59 @@ def read_line(raw: bytes) -> tuple[Any, bool]:
     """Return the value of a line, None for none, and whether it is as it was written."""
     body = raw[9:-1]
     try:
-        value, _ = _DECODER.raw_decode(body.decode("utf-8", "surrogatepass"))
-        return value, raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
+        try:
+            value = _FAST.decode(body)
+        except msgspec.DecodeError:  # it takes less than the encoder writes: no infinity, no lone surrogate
+            value, _ = _DECODER.raw_decode(body.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return None, False
+    return value, raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
 
 
 # -- write -------------------------------------------------------------------------------------------
 
 
-def write_whole(path: Path, rows: Rows, token: str) -> None:
-    """Write a new story file durably. Raises OSError, and leaves no file then."""
-    with open(path, "xb", opener=paths.open_own) as file:
-        try:
+def write_whole(path: Path, rows: Rows, token: str, *, instead: bool = False) -> FileState:
+    """Write a story file durably, whole or not at all; with ``instead``, in the place of the one there.
+
+    Raises Taken without it, if there is one, or OSError.
+    """
+    part = path.with_name(f".{paths.shortened(path.name, LONGEST_NAME)}.{os.getpid()}.part")
+    try:
+        with open(part, "wb", opener=paths.open_own) as file:
             file.write(line({"srbwriter": VERSION}))
             file.writelines(lines(rows, token, summary_of(rows)))
             file.flush()
             os.fsync(file.fileno())
-        except BaseException:
-            path.unlink()
-            raise
+        if instead:
+            os.chmod(part, path.stat().st_mode & 0o777)
+            paths.replace_durably(part, path)
+        else:
+            place(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return state_of(path)
 
 
-def append(path: Path, rows: Rows, token: str, before: str, summary: JsonObject) -> None:
-    """Write a batch behind the last one of the file, whose token is ``before``.
+def append(path: Path, data: bytes, end: int, seen: FileState = None) -> FileState:
+    """Write batches behind the last one of a file, which ends at ``end``; return the state of the file then.
 
-    Raises Replaced for another file, or OSError; then the file holds what it did.
+    Raises OSError, also for another file than the one that was ``seen``; then the file holds what it did.
     """
-    last = last_batch(path)
-    if last.token != before:
-        raise Replaced
-    with path.open("r+b") as file:
-        file.truncate(last.end)
-        file.seek(last.end)
+    with path.open("r+b", buffering=0) as file:
+        if seen is not None and state_of(file.fileno()) != seen:
+            raise OSError(errno.ESTALE, "another program has just changed the file")
         try:
-            file.writelines(lines(rows, token, summary))
-            file.flush()
+            file.truncate(end)
+            file.seek(end)
+            if file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file.fileno())
         except OSError:
-            os.truncate(path, last.end)
+            file.truncate(end)
             raise
+        return state_of(file.fileno())
 
 
 def summary_of(rows: Rows) -> JsonObject:
@@ -158,70 +174,69 @@ def summary_of(rows: Rows) -> JsonObject:
 # -- read --------------------------------------------------------------------------------------------
 
 
-def read(path: Path, upto: str = "") -> Image:
-    """Read a story, also a damaged one; with ``upto``, up to the batch of that token.
+def read(path: Path, *, torn: bool | None = None, keep_gone: bool = False) -> Image:
+    """Read a story, also a damaged one.
+
+    ``torn``: the last batch may be torn, since a program is writing there or was killed; None to find out.
+    With ``keep_gone``, rows that are gone are in the image, as None.
 
     Raises NotAStory, TooNew, DamagedStory or OSError.
     """
+    image, batch = Image(), dict[tuple[str, Any], Any]()
+    doubtful, unsure = set[int](), set[int]()  # nodes in whole batches, and in the one that is read
+    known = lost = bad = end = 0
+
+    def lay() -> None:
+        nonlocal doubtful
+        image.rows |= batch
+        doubtful = unsure | {number for number in doubtful if ("node", number) not in batch}
+
     with path.open("rb") as file:
         if file.read(len(OLD)) == OLD:
             return Image(version=7)
         file.seek(0)
-        image, known, lost, doubtful = _read_lines(file, path, upto)
+        for raw in file:
+            end += len(raw)
+            value, good = read_line(raw)
+            known += good
+            match value:
+                case [str(table), int() | str() as key, row] if good and table != "end":
+                    batch[table, key] = _DECODERS[table](row) if row is not None else None
+                    if unsure and table == "node":
+                        unsure.discard(int(key))
+                case ["end", str(token), summary] if good:
+                    lay()
+                    image.tokens.append(token)
+                    image.first_end, image.end = image.first_end or end, end
+                    image.summary = as_object(summary)
+                    batch, unsure, lost, bad = {}, set[int](), lost + bad, 0
+                case ["node", int(key), row] if fits(row) and row[0] == key:
+                    batch["node", key] = node_of(row)
+                    unsure.add(key)
+                case {"srbwriter": int(version)} if good:
+                    if version > VERSION:
+                        raise TooNew(path, version, VERSION)
+                case _:
+                    if found := _KEY.match(raw):
+                        unsure.add(int(found[1]))
+                    else:
+                        bad += 1
     if not known:
-        if path.suffix == SUFFIX and path.stat().st_size % 4096 == 0:  # of an older version, perhaps
+        if path.suffix == SUFFIX and end % 4096 == 0:  # of an older version, perhaps
             raise DamagedStory(path, "nothing of it can be read")
-        raise NotAStory(path, NO_STORY)
-    if lost or doubtful:
-        check_tree(
-            image, "a part of it cannot be read" if lost else "some text is not as it was written", doubtful
-        )
+        cure = "`srbwriter import` reads texts, and the files of other programs"
+        raise NotAStory(path, f"is not a story — {cure}")
+    problem = ""
+    if end > image.end and not (image.end and (lock_of(path).exists() if torn is None else torn)):
+        lay()
+        lost, problem = lost + bad, "its end is lost"
+    if not keep_gone:
+        for key in [key for key, row in image.rows.items() if row is None]:
+            del image.rows[key]
+    if lost or doubtful or problem:
+        usual = "a part of it cannot be read" if lost else "some text is not as it was written"
+        check_tree(image, problem or usual, doubtful)
     return image
-
-
-def _read_lines(file: BinaryIO, path: Path, upto: str) -> tuple[Image, int, int, set[int]]:
-    """Return what a file holds, how many lines are as written, how many are lost, and the doubtful nodes."""
-    image, batch = Image(), dict[tuple[str, Any], Any]()
-    known = lost = end = bad = 0
-    doubtful: set[int] = set()
-    for raw in file:
-        end += len(raw)
-        value, good = read_line(raw)
-        known += good
-        match value:
-            case ["end", str(token), summary] if good:
-                _lay(image.rows, batch)
-                image.token, image.end, image.summary = token, end, as_object(summary)
-                batch, lost, bad = {}, lost + bad, 0
-                if token == upto:
-                    break
-            case [str(table), int() | str() as key, row] if good:
-                batch[table, key] = _decoded(table, row)
-                if table == "node" and doubtful:
-                    doubtful.discard(cast(int, key))
-            case ["node", int(key), row] if fits(row) and row[0] == key:
-                batch["node", key] = node_of(row)
-                doubtful.add(key)
-            case {"srbwriter": int(version)} if good:
-                if version > VERSION:
-                    raise TooNew(path, version, VERSION)
-            case _:
-                if found := _KEY.match(raw):
-                    doubtful.add(int(found[1]))
-                else:
-                    bad += 1
-    if batch or bad:
-        image.behind = batch
-    return image, known, lost + (bad if not image.end else 0), doubtful
-
-
-def _lay(rows: Rows, more: Rows) -> None:
-    """Lay later rows over ``rows``."""
-    for key, row in more.items():
-        if row is None:
-            rows.pop(key, None)
-        else:
-            rows[key] = row
 
 
 def last_batch(path: Path) -> Image:
@@ -232,14 +247,13 @@ def last_batch(path: Path) -> Image:
         tail = file.read()
     match read_line(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
         case (["end", str(token), summary], True):
-            return Image(token=token, end=size, summary=as_object(summary))
+            return Image(tokens=[token], end=size, summary=as_object(summary))
         case _:
             return read(path)
 
 
 def check_tree(image: Image, problem: str, doubtful: Iterable[int] = ()) -> None:
     """Note the damage of a file, and let every node that was read hang below the root."""
-    image.damage = None
     rows = image.rows
     rows.setdefault(("node", ROOT), Node(ROOT, None))
     nodes = {key: row for (table, key), row in rows.items() if table == "node"}
@@ -258,54 +272,3 @@ def check_tree(image: Image, problem: str, doubtful: Iterable[int] = ()) -> None
     missing = missing - {None} | set(doubtful) - nodes.keys()
     ids = (tuple(sorted(some)) for some in (missing, displaced, set(doubtful) & nodes.keys()))
     image.damage = Damage(problem, len(nodes), *ids)
-
-
-# -- the log beside it -------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Log:
-    """What a log holds: the token that it builds on, and (token, rows) of each batch."""
-
-    base: str = ""
-    story: str = ""
-    batches: list[tuple[str, Rows]] = field(default_factory=list[tuple[str, Rows]])
-
-    def belongs_to(self, token: str) -> bool:
-        """Whether the log is that of a file with ``token``."""
-        return token in (self.base, *(name for name, _ in self.batches))
-
-    @property
-    def rows(self) -> Rows:
-        return {key: row for _, rows in self.batches for key, row in rows.items()}
-
-
-def read_log(path: Path) -> Log | None:
-    """Return the log beside the story at ``path``, as far as it was written whole; None if there is none."""
-    found, batch = Log(), dict[tuple[str, Any], Any]()
-    try:
-        with log_of(path).open("rb") as file:
-            for raw in file:
-                match read_line(raw):
-                    case ({"base": str(base), "story": str(story)}, True):
-                        found.base, found.story = base, story
-                    case (["end", str(token), _], True):
-                        found.batches.append((token, batch))
-                        batch = {}
-                    case ([str(table), key, row], True):
-                        batch[table, key] = _decoded(table, row)
-                    case _:
-                        break
-    except OSError:
-        return None
-    return found
-
-
-def with_log(path: Path, image: Image, log: Log) -> Image:
-    """Return what the file and a log that belongs to it hold together; token and end are the log's base."""
-    base = read(path, upto=log.base)
-    if base.token != log.base:  # the file was written anew since then
-        base = image
-    _lay(base.rows, log.rows)
-    base.behind = None
-    return base

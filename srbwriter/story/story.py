@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from uuid import uuid4
 
 from srbwriter.story import backup, outline, search
-from srbwriter.story.disk import log_of, making, saving, state_of
+from srbwriter.story.disk import making, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState
@@ -25,11 +23,9 @@ from srbwriter.story.model import (
     Author,
     Blocked,
     Damage,
-    Hit,
     JsonObject,
     JsonValue,
     NodeId,
-    Properties,
     Refused,
     SecondFile,
     Settings,
@@ -39,11 +35,12 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.open import Opened, create_story, locked, open_story, read_story, rescue_of
+from srbwriter.story.open import Opened, create_story, locked, open_story
 from srbwriter.story.spans import changed, cut, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Rows
+from srbwriter.story.upgrade import read_story
 from srbwriter.story.words import well_formed
 
 
@@ -59,23 +56,28 @@ class Story(TextTree):
         """The unreadable parts of a damaged file; None for an intact one."""
         self._journal: Journal | None = None
         self._seen: object = None
+        self._shown: JsonObject = {}
         self._show(opened)
 
     def _show(self, opened: Opened) -> None:
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
         self._take_in(opened.image.rows)
         self.read_only, self.damage = opened.read_only, opened.image.damage
-        self.second_file = opened.second_file
+        self.second_file, self._shown = opened.second_file, opened.image.summary
         if opened.lock is not None:
             self._journal = Journal(
-                self.file, opened.image.token, opened.lock, self._rows, self._summary,
-                rescue_of(str(self._values.get("uuid", ""))), self._moved,
-            )  # fmt: skip
+                self.file, opened.image, opened.lock, self._rows, self._summary, self._moved
+            )
 
     def _summary(self) -> JsonObject:
-        """Return what a list of stories shows."""
-        with self.lock:
-            return {"title": self.title, "words": self.words(self.current), "nodes": len(self)}
+        """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
+        if self.lock.acquire(timeout=0.1):
+            try:
+                words = self.words(self.current)
+                self._shown = {"title": self.title, "words": words, "nodes": len(self)}
+            finally:
+                self.lock.release()
+        return self._shown
 
     def _hand_over(self, rows: Rows) -> None:
         if self._journal is not None:
@@ -139,9 +141,9 @@ class Story(TextTree):
         """
         if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
             return False
-        now = state_of(self.file), state_of(log_of(self.file))
+        now = state_of(self.file)
         lock, _ = locked(self.file)
-        if now[0] is None or (lock is None and now == self._seen):
+        if now is None or (lock is None and now == self._seen):
             if lock is not None:  # the story was moved or deleted there
                 lock.release()
             return False
@@ -157,9 +159,8 @@ class Story(TextTree):
 
     @property
     def rescue(self) -> Path | None:
-        """The file with the whole story, while the disk takes no words; None if there is none."""
-        file = self._journal.rescue if self._journal is not None else None
-        return file if file is not None and file.exists() else None
+        """The file with the words that the disk does not take; None if there is none."""
+        return self._journal.rescue if self._journal is not None else None
 
     # -- the story ---------------------------------------------------------------------------------
 
@@ -168,44 +169,31 @@ class Story(TextTree):
         return str(self._values.get("title", ""))
 
     @property
-    def properties(self) -> Properties:
-        """Title, author and language; without a language of its own, the story has that of the locale."""
-        author, language = (str(self._values.get(key) or "") for key in ("author", "language"))
-        return Properties(self.title, author, language or default_language())
+    def properties(self) -> dict[str, str]:
+        """Title, author and language (BCP 47); without one of its own, the story has that of the locale."""
+        found = {key: str(self._values.get(key) or "") for key in ("title", "author", "language")}
+        return found | {"language": found["language"] or default_language()}
 
     @property
     def id(self) -> str:
         """The UUID of the story, which exported books carry."""
         return str(as_object(self._values.get("draft")).get("id") or self._values.get("uuid", ""))
 
-    def rename(self, title: str) -> None:
-        """Set the title of the story. Raises Refused for an empty one."""
-        self.set_properties(replace(self.properties, title=title))
+    def set_properties(self, **given: str) -> None:
+        """Set some of title, author and language; an empty language is that of the locale.
 
-    def set_properties(self, properties: Properties) -> None:
-        """Set title, author and language; an empty language is that of the locale.
-
-        Raises Refused for an empty title, and for a language without a BCP 47 tag, unless it is the present
-        one, which may come from another program's file.
+        Raises Refused for an empty title, and for a language without a BCP 47 tag.
         """
-        title, author = (" ".join(well_formed(w).split()) for w in (properties.title, properties.author))
-        wanted = properties.language.strip()
-        language = language_tag(wanted) if wanted else default_language()
-        if language is None and wanted == self.properties.language:
-            language = wanted
-        if not title:
+        given = {key: " ".join(well_formed(words).split()) for key, words in given.items()}
+        if given.get("title") == "":
             raise Refused("a story needs a title, and this one has no letter in it")
-        if language is None:
-            raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
+        if wanted := given.get("language"):
+            given["language"] = language_tag(wanted) or ""
+            if not given["language"]:
+                raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
         with self.together():
-            for key, value in (("title", title), ("author", author), ("language", language)):
+            for key, value in given.items():
                 self.put(key, value)
-
-    def set_apart(self, title: str) -> None:
-        """Make this copy of another story independent: give it ``title`` and a UUID of its own."""
-        with self.together():
-            self.rename(title)
-            self.put("uuid", str(uuid4()))
 
     def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
         """Keep a JSON value for an interface; no export has a ``local`` one. This is not an action."""
@@ -299,16 +287,6 @@ class Story(TextTree):
             self.put("current", node)
             self.end_typing()
 
-    def split(self, node: NodeId, at: int) -> NodeId:
-        """Move the text from ``at`` on, with all children of ``node``, into a new child; return the child."""
-        with self.verb("split", node) as action:
-            found = self.check_living(node)
-            if not 0 < at < len(found.text):
-                raise Refused(f"node {node} cannot be split at character {at} of {len(found.text)}")
-            rest = self.split_node(found, at)
-            action.became = rest.id if action.was == node else action.became
-            return rest.id
-
     def delete(self, node: NodeId) -> None:
         """Move ``node`` to the bin, with all its descendants."""
         with self.verb("delete", node) as action:
@@ -371,27 +349,23 @@ class Story(TextTree):
 
     # -- branches that a model writes --------------------------------------------------------------
 
-    def begin_branches(
-        self, parent: NodeId, n: int, *, model: str = "", vocab: str = "",
-        sampling: JsonObject | Sequence[JsonObject] = (), seeds: Sequence[int | None] = (),
-    ) -> list[NodeId]:  # fmt: skip
-        """Add ``n`` empty branches for a model to write; ``sampling`` is one for all, or one for each.
+    def begin_branch(
+        self, parent: NodeId, *, model: str = "", vocab: str = "", sampling: JsonObject | None = None,
+        seed: int | None = None,
+    ) -> NodeId:  # fmt: skip
+        """Add an empty branch for a model to write, which is known by its node.
 
-        This is not an action: generated text is never undone. A branch is known by its node.
+        This is not an action: generated text is never undone.
         """
-        each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
         with self.together():
             above = self.node(parent)
             if above.state == State.ABSORBED:
                 raise Refused(f"node {parent} is part of another node now")
-            if above.streaming is not None:
-                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
-            return [
-                self.add_node(
-                    parent, (), "model", model=model, sampling=own, seed=seed, visited=False, streaming=vocab
-                ).id
-                for own, seed in zip(each, list(seeds) or [None] * n, strict=True)
-            ]
+            self.check_unwritten(above)
+            return self.add_node(
+                parent, (), "model", model=model, sampling=sampling or {}, seed=seed, visited=False,
+                streaming=vocab,
+            ).id  # fmt: skip
 
     def _written(self, branch: NodeId) -> Node:
         node = self._nodes.get(branch)
@@ -444,8 +418,11 @@ class Story(TextTree):
 
     # -- search, and out of the file ---------------------------------------------------------------
 
-    def search(self, query: str, limit: int = 50) -> list[Hit]:
-        """Return the nodes with words that begin as those of ``query``, newest first; ``"…"`` is a phrase."""
+    def search(self, query: str, limit: int = 50) -> dict[NodeId, str]:
+        """Return the nodes with words that begin as those of ``query``, newest first, and the text around.
+
+        ``"…"`` is a phrase.
+        """
         return search.search(self, query, limit)
 
     def to_draft(self) -> StoryDraft:
@@ -464,7 +441,8 @@ class Story(TextTree):
 
     def recover(self, target: Path, title: str) -> Path:
         """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
-        rows: Rows = {**self._rows(), ("value", "title"): title}
+        rows: Rows = {key: row for key, row in self._rows().items() if key[0] != "action"}
+        rows["value", "title"] = title
         with saving(target):
             write_whole(target, rows, new_token())
         return target

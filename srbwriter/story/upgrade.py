@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from srbwriter.story.disk import saving
 from srbwriter.story.edits import Edit
-from srbwriter.story.headings import heading_line, is_scene_break
 from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress, State
 from srbwriter.story.node import Node
-from srbwriter.story.outline import heading_of
+from srbwriter.story.outline import heading_line, heading_of, is_scene_break
 from srbwriter.story.spans import edited, plain
-from srbwriter.story.store import Image, check_tree, summary_of
+from srbwriter.story.store import VERSION, Image, read, summary_of
 
 _NODES = """
     SELECT node.id, parent, place, state, author, text, runs, model, sampling, seed, finish, title, note,
@@ -31,6 +31,16 @@ _NODES = """
 _BOOKMARK, _CHAPTER, _VISITED = 1, 2, 4
 _GONE = "head", "touched", "written", "gaps"
 """Values that have no meaning any more."""
+
+
+def read_story(path: Path, *, torn: bool | None = None) -> Image:
+    """Read a story of any version. Changes nothing; ``torn`` as for :func:`~.store.read`.
+
+    Raises NotAStory, TooNew, NotSaved without room for a private copy of an old one, or DamagedStory.
+    """
+    with saving(path):
+        image = read(path, torn=torn)
+        return image if image.version == VERSION else read_old(path)
 
 
 def read_old(path: Path) -> Image:
@@ -43,56 +53,39 @@ def read_old(path: Path) -> Image:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
             with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as db:
-                sound = db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-                tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
-                if sound and not {"node", "value"} <= tables:
-                    raise NotAStory(path, "is a database, but not a story")
-                if sound or not logs:
+                if db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+                    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
+                    if not {"node", "value"} <= tables:
+                        raise NotAStory(path, "is a database, but not a story")
                     return _image(db)
     raise DamagedStory(path, "nothing of it can be read")
 
 
 def _image(db: sqlite3.Connection) -> Image:
-    image, problem = Image(version=7), ""
+    image = Image(version=7)
     nodes: dict[NodeId, Node] = {}
     chapters: dict[NodeId, str] = {}
-    try:
-        for row in db.execute(_NODES):
-            model, sampling, seed, finish, title, note, tags, settings, meta, created, flags = row[7:]
-            if flags & _CHAPTER:
-                chapters[row[0]], title = title or "", ""
-            values: list[Any] = [
-                *row[:7], model or "", json.loads(sampling or "{}"),
-                seed % 2**64 if seed is not None else None, finish or "", bool(flags & _BOOKMARK),
-                bool(flags & _VISITED), title or "", note or "", tags or "", _own_settings(settings),
-                json.loads(meta or "{}"), created or 0.0,
-            ]  # fmt: skip
-            nodes[row[0]] = Node(*values)
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        problem = str(error)[:200]
-    with contextlib.suppress(sqlite3.Error):
-        for key, value in db.execute("SELECT key, json FROM value"):
-            if key not in _GONE:
-                image.rows["value", key] = json.loads(value)
-        for day, grown, seconds in db.execute("SELECT day, typed + picked, seconds FROM progress"):
-            image.rows["day", day] = Progress(grown, seconds)
+    for row in db.execute(_NODES):
+        model, sampling, seed, finish, title, note, tags, settings, meta, created, flags = row[7:]
+        if flags & _CHAPTER:
+            chapters[row[0]], title = title or "", ""
+        values: list[Any] = [
+            *row[:7], model or "", json.loads(sampling or "{}"),
+            seed % 2**64 if seed is not None else None, finish or "", bool(flags & _BOOKMARK),
+            bool(flags & _VISITED), title or "", note or "", tags or "", json.loads(settings or "{}"),
+            json.loads(meta or "{}"), created or 0.0,
+        ]  # fmt: skip
+        nodes[row[0]] = Node(*values)
+    for key, value in db.execute("SELECT key, json FROM value"):
+        if key not in _GONE:
+            image.rows["value", key] = json.loads(value)
+    for day, grown, seconds in db.execute("SELECT day, typed + picked, seconds FROM progress"):
+        image.rows["day", day] = Progress(grown, seconds)
     image.rows.setdefault(("value", "uuid"), str(uuid4()))
-    if not problem:
-        place_headings(nodes, chapters)
+    place_headings(nodes, chapters)
     image.rows |= {("node", number): node for number, node in nodes.items()}
-    if problem:
-        check_tree(image, problem)
     image.summary = summary_of(image.rows)
     return image
-
-
-def _own_settings(settings: str | None) -> dict[str, Any] | None:
-    """Return settings without fields of lorebook entries that are not used any more."""
-    values: dict[str, Any] = json.loads(settings or "{}")
-    for entry in values.get("lore", []):
-        entry.pop("secondary", None)
-        entry.pop("logic", None)
-    return values or None
 
 
 def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:

@@ -323,7 +323,7 @@ class App(FailingApp):
         question = str(error)
         if (rescue := self.session.story.rescue) is not None:
             answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
-            question = f"{error}\nThe story with your last words is in {rescue}, and is read from there."
+            question = f"{error}\nYour last words are in {rescue}, and are read from there."
 
         key = await self.ask(Confirm(question, answers))
         if key == "r":

@@ -25,12 +25,13 @@ from textual.widgets import Input
 
 from srbwriter.tui.prose import Prose
 
-from .driver import ALT, ESC, ESCAPE_FIRST, Burst, is_text, report_error
+from .driver import ALT, ESC, ESCAPE_FIRST, Burst, Typed, is_text, report_error
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
 
 _PATIENCE = 2.0  # seconds that a widget may take for a key before the next key is sent anyway
+_MOST_TYPED = 60  # characters of one read that may have been typed
 _CHAINS = 2  # a key bubbles up to the app, and its action can send another message that bubbles up
 
 
@@ -99,7 +100,7 @@ class Keyboard:
             if self._app.write_screen.is_run_of_commands(text):
                 self._waiting.appendleft((False, deque(run[1:])))
             else:
-                event = events.Paste(text)
+                event = Typed(text) if len(text) <= _MOST_TYPED else events.Paste(text)
         while self._waiting and not self._waiting[0][1]:
             self._waiting.popleft()
         return event

@@ -15,7 +15,7 @@ from srbwriter.story.model import LoreEntry, Progress, Settings, Span, State, Te
 from srbwriter.story.node import Node
 from tests.formats.files import changed, read_json, without
 
-LORE = LoreEntry("l", "Sea", "It is old.", ["sea", "/ships?/i"], depth=2, order=-3, meta={"a": [1, None]})
+LORE = LoreEntry("l", "Sea", "It is old.", ["sea", "/ships?/i"], depth=2, order=-3)
 NODES = [
     Node(1, None),
     Node(
@@ -29,7 +29,7 @@ NODES[0].settings = Settings(memory="A \\ sea.", lore=[LORE], template=Template(
 NODES[1].spans = Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")
 NODES[1].settings = Settings(author_note="grim", sampling={"top_k": 40})
 WHOLE = StoryDraft(
-    {node.id: node for node in NODES}, 3, "Title", "Ada", "de", 1.0, 2.0,
+    {node.id: node for node in NODES}, 3, "Title", "Ada", "de",
     "12345678-1234-5678-1234-567812345678", {"view": {"a": 1}}, {"2024-05-06": Progress(3, 1.5)},
 )  # fmt: skip
 

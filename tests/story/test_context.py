@@ -89,9 +89,9 @@ def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
     settings = Settings(author_note="[grim]", author_note_depth=1)
     first, second = grown(settings, paragraphs(5), "More.\n")
     assert kept(first, second) == len(first.tokens)
-    assert second.layout.anchors["note"] == first.layout.anchors["note"]
+    assert second.layout["note"] == first.layout["note"]
     first, second = grown(settings, paragraphs(3), paragraphs(15), Window(n_ctx=400, reserve=50))
-    assert second.layout.anchors["note"].node_id == "b", "and follows when it has outgrown it"
+    assert second.layout["note"][0] == "b", "and follows when it has outgrown it"
     assert kept(first, second) < len(first.tokens)
 
 
@@ -122,7 +122,7 @@ def test_lore_that_was_switched_off_goes_at_once() -> None:
     second = assemble_text(text, Settings(lore=[off]), layout=first.layout)
     assert "Lore." in first.text
     assert "Lore." not in second.text
-    assert "lore:t" not in second.layout.anchors
+    assert "lore:t" not in second.layout
 
 
 def test_lore_budgets_are_kept_and_losses_named() -> None:
@@ -160,13 +160,13 @@ def test_a_cut_leaves_about_three_quarters_and_starts_a_paragraph(stored: bool) 
     assembly = assemble(path, Settings(), tokenizer, window)
     assert 0.5 * window.available <= len(assembly.tokens) <= 0.75 * window.available
     assert assembly.dropped[0].text.endswith("\n")
-    assert assembly.layout.cut is not None
+    assert "cut" in assembly.layout
 
 
 def test_a_paragraph_longer_than_the_window_is_cut_at_a_sentence() -> None:
     text = "".join(f"Word {i} of many. " for i in range(400))
     assembly = assemble_text(text, Settings(), Window(n_ctx=300, reserve=50))
-    assert assembly.text.startswith("Word ")
+    assert assembly.text.lstrip().startswith("Word ")
 
 
 def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:

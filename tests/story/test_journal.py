@@ -11,24 +11,23 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from srbwriter.story import Blocked, Edit, NotSaved, Story, journal, store
+from srbwriter.story import open as open_module
 from srbwriter.story.backup import backups, snapshot
-from srbwriter.story.disk import log_of
-from srbwriter.story.open import rescue_of
+from srbwriter.story.disk import changes_of, lock_of
+from srbwriter.story.library import info
 
 REPO = Path(__file__).parents[2]
 KILLED = """
-import os, sys, time
+import sys, time
 from srbwriter.story import Story
-with_rest = sys.argv[2] == "rest"
 story = Story.open(sys.argv[1])
 story.append(" Ours.")
 story.flush()
-if with_rest:
-    time.sleep(3)
 print("written", flush=True)
 time.sleep(60)
 """
@@ -41,9 +40,9 @@ def until(done: Callable[[], object], seconds: float = 10.0) -> None:
         time.sleep(0.02)
 
 
-def killed(file: Path, how: str = "at once") -> None:
-    """Let another process write into the story and be killed before its log is folded (or after: "rest")."""
-    child = subprocess.Popen([sys.executable, "-c", KILLED, str(file), how], stdout=subprocess.PIPE, cwd=REPO)
+def killed(file: Path) -> None:
+    """Let another process write into the story and be killed."""
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(file)], stdout=subprocess.PIPE, cwd=REPO)
     with child:
         assert child.stdout is not None and child.stdout.readline() == b"written\n"
         child.send_signal(signal.SIGKILL)
@@ -75,34 +74,37 @@ def another(file: Path, words: str) -> Path:
 # -- at rest, and after a kill -------------------------------------------------------------------------
 
 
-def test_a_story_at_rest_is_one_whole_file(file: Path) -> None:
+def test_a_story_that_is_saved_is_one_whole_file(file: Path) -> None:
     with Story.open(file) as story:
         story.append(" It poured.")
         until(lambda: story.save_state.saved)
-        assert text_in(file) == "It rained. It poured."
-        until(lambda: len(log_of(file).read_bytes()) < 200)
+        assert text_in(file) == "It rained. It poured." and info(file).words == 4
         shutil.copy(file, file.with_name("copied.srbw"))
     assert text_in(file.with_name("copied.srbw")) == "It rained. It poured."
     assert {path.name for path in file.parent.iterdir()} == {"rain.srbw", "copied.srbw"}
+    assert not changes_of(file).exists()
 
 
-@pytest.mark.parametrize("how", ["at once", "rest"])
-def test_words_that_were_saved_survive_a_kill(file: Path, how: str) -> None:
-    killed(file, how)
+def test_words_that_were_saved_survive_a_kill(file: Path) -> None:
+    killed(file)
     with Story.open(file) as story:
         assert (story.text(story.current), story.second_file) == ("It rained. Ours.", None)
         story.undo()
         assert story.text(story.current) == "It rained."
-    assert not log_of(file).exists()
+    assert not changes_of(file).exists() and not lock_of(file).exists()
 
 
-def test_a_record_that_was_not_written_whole_is_left_out(file: Path) -> None:
+def test_a_batch_that_was_not_written_whole_is_left_out(file: Path) -> None:
     killed(file)
-    whole = log_of(file).read_bytes()
-    log_of(file).write_bytes(whole + whole[-30:-5])
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[-300:-5])
     assert text_in(file) == "It rained. Ours."
-    log_of(file).write_bytes(whole[:-5])
-    assert text_in(file) == "It rained."
+    changes_of(file).unlink()
+    file.write_bytes(whole[:-5])
+    assert text_in(file) == "It rained." and not info(file).problem
+    with Story.open(file) as story:
+        story.append(" Again.")
+    assert text_in(file) == "It rained. Again."
 
 
 # -- a file that another program replaces --------------------------------------------------------------
@@ -134,7 +136,6 @@ def test_a_file_replaced_while_it_is_open_makes_a_second_one(
     with Story.open(file) as story:
         story.append(" Ours.")
         story.flush()
-        until(lambda: len(log_of(file).read_bytes()) < 200)
         put(other, file)
         story.append(" And more.")
         story.flush()
@@ -149,7 +150,6 @@ def test_an_idle_story_whose_file_is_replaced_keeps_what_it_wrote(file: Path) ->
     with Story.open(file) as story:
         story.append(" Ours.")
         story.flush()
-        until(lambda: len(log_of(file).read_bytes()) < 200)
         os.replace(other, file)
     assert (text_in(file), text_in(story.file)) == ("It rained. Theirs.", "It rained. Ours.")
 
@@ -175,16 +175,16 @@ def test_a_file_that_was_deleted_is_written_again(file: Path) -> None:
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Whether the disk is full for logs."""
+    """Whether the disk of the story is full."""
     state = {"full": False}
-    write = os.pwrite
+    append = store.append
 
-    def pwrite(fd: int, data: bytes, at: int) -> int:
+    def refuse(*arguments: Any) -> object:
         if state["full"]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(fd, data, at)
+        return append(*arguments)
 
-    monkeypatch.setattr(journal.os, "pwrite", pwrite)
+    monkeypatch.setattr(journal, "append", refuse)
     return lambda now: state.update(full=now)
 
 
@@ -204,18 +204,27 @@ def test_a_full_disk_is_said_and_tried_again(file: Path, full: Callable[[bool], 
 
 
 def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
-    file: Path, full: Callable[[bool], None]
+    file: Path, full: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with Story.open(file) as story:
+        story.append(" Once.")
+        story.undo()
     story = Story.open(file)
-    full(True)
     story.append(" It poured.")
+    story.flush()
+    full(True)
+    story.append(" It hailed.")
     with pytest.raises(NotSaved):
         story.close()
+    monkeypatch.setattr(open_module, "append", journal.append)
+    with Story.open(file) as view:
+        assert view.read_only is not None and "the disk is full" in view.read_only.message
+        assert view.text(view.current) == "It rained. It poured. It hailed."
     full(False)
     with Story.open(file) as again:
-        assert again.text(again.current) == "It rained. It poured."
-        uuid = str(again._values["uuid"])
-    assert text_in(file) == "It rained. It poured." and not rescue_of(uuid).exists()
+        assert again.text(again.current) == "It rained. It poured. It hailed."
+        assert again.second_file is None and again.redo() is None
+    assert text_in(file) == "It rained. It poured. It hailed." and not changes_of(file).exists()
 
 
 # -- a second window -----------------------------------------------------------------------------------
@@ -289,14 +298,20 @@ def test_a_story_of_a_later_version_is_left_alone(file: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_a_file_that_mostly_holds_what_was_replaced_is_written_anew(file: Path) -> None:
+def test_a_file_that_mostly_holds_what_was_replaced_is_written_anew(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SPARE_OPEN", 2**18)
+    monkeypatch.setattr(journal, "SPARE", 2**10)
     with Story.open(file) as story:
-        story.append(" It poured." * 3000)
-        for number in range(40):
+        story.append(" It poured." * 2000)
+        for number in range(20):
             story.replace(Edit(number, number, "x"))
             story.end_typing()
             story.flush()
-            story._journal._fold(story._rows(), story._journal._token)  # type: ignore[union-attr]
         size = file.stat().st_size
+        until(lambda: file.stat().st_size < size / 2)
+        story.append("!")
+        assert not story.second_file
     assert file.stat().st_size < size / 5
-    assert text_in(file).startswith("x" * 40)
+    assert text_in(file).startswith("x" * 20) and text_in(file).endswith("!")

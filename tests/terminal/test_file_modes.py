@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from srbwriter.story.disk import lock_of
 from tests.terminal.support import ended, make_story, says_saved
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ESC, Terminal
 
@@ -40,7 +41,7 @@ def test_no_file_or_folder_of_the_program_is_open_to_others(terminal: Terminal) 
     terminal.press(CTRL_N)
     terminal.wait(ended, "branches that have ended")
     [story] = (terminal.folder / "data").rglob("*.srbw")
-    assert all(story.with_name(f".{story.name}.{end}").exists() for end in ("log", "lock"))
+    assert lock_of(story).exists() and list((terminal.folder / "state").rglob("changes/*"))
     assert not any(wide(place) for place in places if place.exists())
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0

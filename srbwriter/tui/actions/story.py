@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Edit, StoryError, files, library
+from srbwriter.story import Edit, Story, StoryError, library
 from srbwriter.story.backup import Backup, backups
+from srbwriter.story.backup import restore as restore_copy
 from srbwriter.story.edits import apply_edits
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import command
@@ -21,7 +22,7 @@ from srbwriter.tui.dialogs.ask import Ask, Confirm
 from srbwriter.tui.dialogs.openings import offer_openings
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.story.find import FindBar, place_after
-from srbwriter.tui.write.welcome import open_copy, refuse, tell_damage
+from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
@@ -128,11 +129,9 @@ async def export(screen: WriteScreen) -> None:
 def _format_of(target: Path) -> str:
     """Return the name of the format of a file to be written. Raises StoryError if it cannot be."""
     from srbwriter import formats
-    from srbwriter.formats import transfer
 
     if (form := formats.for_file(target)) is None:
         raise StoryError(formats.no_extension(target))
-    transfer.check_target(target, force=True)
     return form.name
 
 
@@ -171,7 +170,7 @@ async def stories(screen: WriteScreen) -> None:
         where = "this one" if story.path.resolve() == here else _moment(story.modified)
         return story.problem or f"{counted(story.words, 'word')} · {where}"
 
-    found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
+    found = library.stories(paths.library_dir())
     choices = [Choice(story.path, story.title, about(story)) for story in found]
     picker = Picker("Stories, last changed first", choices, at=screen.session.story.file)
     file = await screen.app.ask(picker)
@@ -188,7 +187,10 @@ async def new_story(screen: WriteScreen) -> None:
     """Create an empty story in the library."""
     title = await screen.app.ask(Ask("Title of the new story; it can wait"))
     if title is not None:
-        screen.app.open_story(files.begin(title.strip() or "Untitled", paths.library_dir()))
+        title = title.strip() or "Untitled"
+        file = library.free_path(paths.library_dir(), title)
+        Story.create(file, title).close()
+        screen.app.open_story(file)
 
 
 @command(STORIES, "Rename the story", writes=True)
@@ -197,7 +199,7 @@ async def rename_story(screen: WriteScreen) -> None:
     session, story = screen.session, screen.session.story
     title = await screen.app.ask(Ask("New title of this story", story.title, select=True))
     if title and title.strip():
-        session.together(lambda: story.rename(title.strip()))
+        session.together(lambda: story.set_properties(title=title))
         screen.notify(f"Renamed to {story.title}; the file is still {story.file.name}.")
 
 
@@ -225,4 +227,5 @@ async def restore(screen: WriteScreen) -> None:
     copy: Backup | None = await screen.app.ask(Picker(title, choices))
     if copy is not None:
         session.keep()
-        open_copy(screen, copy, f"This is the copy. {story.title} is as you left it.")
+        made = restore_copy(copy, story.file.parent)
+        screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])

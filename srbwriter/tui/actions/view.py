@@ -54,7 +54,7 @@ async def search(screen: WriteScreen) -> None:
     if words := await screen.app.ask(Ask("Words to find in all branches")):
         while not screen.on_top:
             screen.app.screen.dismiss()
-        hits = {hit.node: hit.snippet for hit in screen.session.story.search(words)}
+        hits = screen.session.story.search(words)
         await _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
 
 

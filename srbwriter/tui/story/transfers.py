@@ -47,7 +47,7 @@ class Transfers:
             return None
         from srbwriter.formats.transfer import Stopped, TransferProcess  # all formats, which slows the start
 
-        self._process = process = TransferProcess(transfer).start()
+        self._process = process = TransferProcess(transfer)
         self._verb, self._name = verb, shortened(name, _NAME_CELLS)
         self._stopping = self._warned = False
         app = self._app

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import Blocked, ReadOnly, Story, StoryError, files, library
+from srbwriter.story import Blocked, ReadOnly, Story, StoryError, backup, library
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
 if TYPE_CHECKING:
-    from srbwriter.story.backup import Backup
     from srbwriter.tui.write.screen import WriteScreen
 
 _FOLLOW_SECONDS = 1.0
@@ -88,16 +87,10 @@ async def tell_damage(screen: WriteScreen) -> None:
 
     key = await screen.app.ask(Confirm(question, answers))
     if key == "c" and good is not None:
-        open_copy(screen, good, "This is the copy. The damaged file is as it was.")
+        made = backup.restore(good, story.file.parent)
+        screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
     elif key == "r":
         _recover(screen)
-
-
-def open_copy(screen: WriteScreen, copy: Backup, words: str) -> None:
-    """Make a story of a copy of this one, and open it."""
-    title = files.moment_title(copy)
-    made = files.copy_as(copy.path, library.free_path(screen.session.story.file.parent, title), title)
-    screen.app.open_story(made, [words])
 
 
 def _recover(screen: WriteScreen) -> None:
