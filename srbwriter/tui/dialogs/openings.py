@@ -74,11 +74,10 @@ async def offer_openings(screen: WriteScreen) -> None:
     """
     session = screen.session
     prompts = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != session.instruct)
-    recent = library.RecentStories(paths.recent_file()).all()
     stories = [
-        Choice(known.path, known.title or known.path.stem, "opens your story", str(known.path))
-        for known in recent
-        if known.path != session.story.file and known.path.exists()
+        Choice(path, title or path.stem, "opens your story", str(path))
+        for path, title in library.recent_stories().items()
+        if path != session.story.file
     ]
 
     title = "Choose an opening, or write your own: esc keeps an empty page"
