@@ -57,9 +57,7 @@ def check_headers(model: Path, adapters: Sequence[Path]) -> None:
         check_file(path)
     _, tensors = read_contents(model)
     size = model.stat().st_size
-    if any(
-        tensor.offset + prod(tensor.shape) // 8 > size for tensor in tensors
-    ):  # no type takes less than a bit
+    if any(at.offset + prod(at.shape) // 8 > size for at in tensors):  # no type takes less than a bit
         raise ModelError(str(model), "the model: its tensors are cut short", "download it again")
 
 
