@@ -134,10 +134,6 @@ def _bind(
 # -- any files ----------------------------------------------------------------------------------------
 
 
-def is_folder(folder: Folder) -> bool:
-    return bool(folder.files)
-
-
 def read_files(folder: Folder, read_file: ReadFile) -> StoryDraft:
     """The files of a folder in their order, each a chapter."""
     return _bind(folder, [ChapterFile(path, title_of(path)) for path in folder.files], read_file)

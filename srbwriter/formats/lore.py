@@ -1,8 +1,7 @@
 """Lorebooks and character cards: entries as Kobold, SillyTavern and cards write them.
 
 Facts: the card specifications V1 and V2 (malfoyslastname/character-card-spec-v2) and V3
-(kwaroran/character-card-spec-v3), and SillyTavern. In a PNG a card is in a ``tEXt`` or ``iTXt`` chunk
-(PNG specification, 11.3.3).
+(kwaroran/character-card-spec-v3), SillyTavern, and for ``tEXt`` chunks the PNG specification, 11.3.3.
 """
 
 from __future__ import annotations
@@ -92,8 +91,8 @@ def read_world_info(document: Document) -> StoryDraft:
 
 
 def is_card(document: Document) -> bool:
-    if document.kind in ("png", "zip"):
-        return document.kind == "png" or "card.json" in document.names
+    if document.kind == "png":
+        return True
     keys = set(document.object)
     newer = str(document.object.get("spec")).startswith("chara_card")
     return newer or {"first_mes", "name"} <= keys or len({*_MEMORY, "first_mes", "mes_example"} & keys) > 2
@@ -101,13 +100,7 @@ def is_card(document: Document) -> bool:
 
 def read_card(document: Document) -> StoryDraft:
     """Greetings become branches; what the card says of its character becomes the memory."""
-    if document.kind == "png":
-        whole = _from_png(document)
-    elif document.kind == "zip":
-        text = document.part("card.json").decode("utf-8", "replace")
-        whole = Fields(parse_json(text, document.name, "card.json"))
-    else:
-        whole = Fields(document.object)
+    whole = _from_png(document) if document.kind == "png" else Fields(document.object)
     card = whole if whole.raw("spec") is None else whole.inner("data")
     if not set(card.all) & {"name", "first_mes", *_MEMORY}:
         raise FormatError(document.name, "the card", "a character with a name or a greeting")
@@ -150,8 +143,6 @@ def _png_texts(data: bytes) -> Iterator[tuple[str, bytes]]:
     while at < len(data):
         length, kind = int.from_bytes(data[at : at + 4]), data[at + 4 : at + 8]
         keyword, _, text = data[at + 8 : at + 8 + length].partition(b"\0")
-        if kind == b"iTXt":  # a flag and the method, then language and translated keyword, each ended by zero
-            text = text[2:].partition(b"\0")[2].partition(b"\0")[2]
-        if kind in (b"tEXt", b"iTXt"):
+        if kind == b"tEXt":
             yield keyword.decode("latin-1").lower(), text
         at += 12 + length  # length, kind, body, checksum

@@ -1,4 +1,4 @@
-"""NovelAI stories, scenarios and lorebooks.
+"""NovelAI stories and lorebooks.
 
 The text of a story is in *fragments* (until 2022) or in a *document* of paragraphs, packed into base64. What
 was retried or undone is not read. Facts: NovelAI's scripting types, and a story packed by the program in the
@@ -16,7 +16,7 @@ from srbwriter.formats.draft import Fields, Grower
 from srbwriter.formats.lore import add_lore, read_entry
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.model import Author, LoreEntry, as_list, as_object
+from srbwriter.story.model import LoreEntry, as_list, as_object
 from srbwriter.story.words import well_formed
 
 
@@ -33,21 +33,7 @@ def read_story(document: Document) -> StoryDraft:
     text = _document_text(content.raw("document")) if content.raw("document") else ""
     # Of older versions, as a whole or in fragments:
     text = text or story.text("text") or "".join(each.text("data") for each in story.objects("fragments"))
-    draft = _draft(text, "imported", about, content)
-    return draft
-
-
-def is_scenario(document: Document) -> bool:
-    return {"scenarioVersion", "prompt"} <= set(document.object)
-
-
-def read_scenario(document: Document) -> StoryDraft:
-    """The prompt is the text, and places to fill in (``${name}``) stay in it."""
-    whole = Fields(document.object)
-    prompt = whole.text("prompt")
-    draft = _draft(prompt, "writer", whole, whole)
-    draft.byline = whole.text("author")
-    return draft
+    return _draft(text, about, content)
 
 
 def is_lorebook(document: Document) -> bool:
@@ -60,10 +46,10 @@ def read_lorebook(document: Document) -> StoryDraft:
     return draft
 
 
-def _draft(text: str, author: Author, about: Fields, content: Fields) -> StoryDraft:
+def _draft(text: str, about: Fields, content: Fields) -> StoryDraft:
     """Return a story of one text with memory (first in the context), author's note (second) and lorebook."""
     grower = Grower()
-    draft = grower.draft(grower.add(grower.root, text, author) if text else None, about.text("title"))
+    draft = grower.draft(grower.add(grower.root, text) if text else None, about.text("title"))
     draft.root.note, draft.root.tags = about.text("description"), about.tags()
     settings = draft.root.settings
     for place, part in content.members("context"):

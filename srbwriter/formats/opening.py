@@ -23,8 +23,6 @@ AS_TEXT = "`srbwriter import --format text` takes it as it stands"
 PNG = b"\x89PNG\r\n\x1a\n"
 MOST_UNPACKED = 1 << 28  # bytes of all parts of an archive that are read
 _BOMS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
-    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
@@ -130,8 +128,6 @@ def open_document(data: bytes, name: str, encoding: str = "") -> Document:
     for magic, problem, cure in _REFUSED:
         if data.startswith(magic):
             raise NotForUs(name, problem, cure)
-    if data[60:68] == b"BOOKMOBI":
-        raise NotForUs(name, "is a Kindle book", _WORDS_ONLY)
     if not encoding and data.startswith((PNG, b"{\\rtf")):
         return Document(name, data, "png" if data.startswith(PNG) else "rtf")
     if not encoding and data.startswith(b"PK\x03\x04"):

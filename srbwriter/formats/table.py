@@ -40,11 +40,10 @@ FORMATS = (
         own.is_own, own.read_own, own.write_own,
     ),
     Format("novelai", "NovelAI story", ".story", novelai.is_story, novelai.read_story),
-    Format("novelai-scenario", "NovelAI scenario", ".scenario", novelai.is_scenario, novelai.read_scenario),
     Format("novelai-lorebook", "NovelAI lorebook", ".lorebook", novelai.is_lorebook, novelai.read_lorebook),
     Format("kobold", "Kobold Lite save", ".json", foreign.is_kobold, foreign.read_kobold),
     Format("conversations", "ChatGPT, Claude", ".json", foreign.is_conversations, foreign.read_conversations),
-    Format("card", "Character card (JSON, PNG, .charx)", ".json", lore.is_card, lore.read_card),
+    Format("card", "Character card (JSON, PNG)", ".json", lore.is_card, lore.read_card),
     Format("sillytavern", "SillyTavern chat", ".jsonl", foreign.is_tavern_chat, foreign.read_tavern_chat),
     Format("worldinfo", "World info, lorebook of a card", ".json", lore.is_world_info, lore.read_world_info),
     Format("mikupad", "mikupad session", ".json", foreign.is_mikupad, foreign.read_mikupad),
@@ -71,9 +70,7 @@ FOLDERS = (
         "obsidian", "Obsidian vault, each note a chapter; Longform", "(folder)",
         folder.is_vault, folder.read_vault,
     ),
-    Format(
-        "folder", "Folder of files, each a chapter", "(folder)", folder.is_folder, folder.read_files
-    ),
+    Format("folder", "Folder, each file a chapter", "(folder)", lambda it: bool(it.files), folder.read_files),
 )  # fmt: skip
 """Every format of a folder. The last is for any folder, if the writer asks for one story of its files."""
 

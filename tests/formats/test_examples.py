@@ -174,15 +174,6 @@ EXAMPLES = {
             f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
         },
     ),
-    "novelai.scenario": Example(
-        ("", [("You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.", [])]),
-        "You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.",
-        {
-            "title": "The ferry", "byline": "Ada", "root.note": "Wait for a ferry at ${town}.",
-            "root.tags": ("river", "night"), MEMORY: "You are ${name}.",
-            f"{LORE}.0.keys": ["town", "/quays?/i"], f"{LORE}.0.scan_depth": 2000,
-        },
-    ),
     "novelai.lorebook": Example(
         ("", []), "",
         {

@@ -32,7 +32,6 @@ EXPECTED = {
     "card_v3.json": "card",
     "novelai.story": "novelai",
     "novelai_document.story": "novelai",
-    "novelai.scenario": "novelai-scenario",
     "novelai.lorebook": "novelai-lorebook",
     "page.html": "html",
     "manuscript.docx": "docx",
@@ -118,7 +117,7 @@ JSON = st.recursive(
 @given(st.data())
 def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     """Any one value of any example replaced by anything: a draft that holds together, or a FormatError."""
-    endings = ("json", "story", "scenario", "book")
+    endings = ("json", "story", "book")
     file = data.draw(st.sampled_from(sorted(name for name in EXPECTED if name.endswith(endings))))
     value = json.loads((FIXTURES / file).read_text("utf-8"))
     here = value
