@@ -105,14 +105,19 @@ def _verbs(story: Story) -> list[Line]:
     models = [node for node in rng.sample(range(2, len(story)), 400) if story.is_living(node)]
     some = iter(models)
 
+    def edited() -> None:
+        story.visit(next(some))
+        story.set_text("Another text.")
+
     def typed() -> None:
-        story.end_typing()
-        story.append(" and then some", story.append("x", next(some)))
+        story.visit(next(some))
+        story.append("x")
+        story.append(" and then some")
 
     return [
         _median("pick", lambda: story.pick(next(some)), 10.0),
         _median("pick a part", lambda: story.pick(next(some), 20), 10.0),
-        _median("edit (a fork)", lambda: story.set_text("Another text.", next(some)), 10.0),
+        _median("edit (a fork)", edited, 10.0),
         _median("two strokes of typing", typed, 20.0),
         _median("undo", story.undo, 10.0),
     ]
@@ -151,7 +156,7 @@ def keys(folder: Path) -> list[Line]:
     with Story.create(folder / "replace.srbw") as story:
         story.append(_PROSE * (5_000_000 // len(_PROSE)))
         story.end_typing()
-        places = range(_PROSE.index("nobody"), story.chars(), len(_PROSE))
+        places = range(_PROSE.index("nobody"), story.chars(story.current), len(_PROSE))
         began = time.process_time()
         story.replace(*[Edit(at, at + len("nobody"), "somebody") for at in places])
         spent = time.process_time() - began

@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -159,7 +159,7 @@ def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given:
         with Story.open(path) as story:
-            story.set_properties(replace(story.properties, **given))
+            story.set_properties(**given)
             title = story.title
         path = _named_after_title(path, title) if "title" in given else path
     with Story.open(path, readonly=True) as story:
@@ -189,7 +189,7 @@ def _named_after_title(path: Path, title: str) -> Path:
 def _facts(story: Story) -> dict[str, Any]:
     living = list(story.reading_order())
     return {
-        **asdict(story.properties),
+        **story.properties,
         "id": story.id,
         "file": str(story.file),
         "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),

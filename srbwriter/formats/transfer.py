@@ -26,7 +26,7 @@ from srbwriter.story import library
 from srbwriter.story.disk import Taken, in_brief, lock_of, making, remove
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.journal import move
-from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress, within
+from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
 from srbwriter.story.story import Story
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class Import:
 
     def run(self, progress: OnProgress = no_progress) -> Landed:
         """Import. Raises StoryError or FormatError; then nothing is left."""
-        draft = self._draft(within(progress, 0, _PARSED))
+        draft = self._draft(lambda share: progress(share * _PARSED))
         progress(_PARSED)
         titles = (self.title, draft.title, self.file.stem if self.data is None else "Imported story")
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")

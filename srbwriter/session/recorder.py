@@ -173,14 +173,13 @@ def _begin_take(current: Round, track: Track, buffer: Buffer) -> None:
 def _begin_nodes(current: Round, branches: Sequence[Branch], parent: NodeId) -> list[NodeId]:
     """Add a node below ``parent`` for each of ``branches``."""
     with current.story.together():
-        names = current.story.begin_branches(
-            parent,
-            len(branches),
-            model=current.model,
-            vocab=current.vocab,
-            sampling=[_kept_sampling(branch.sampling) for branch in branches],
-            seeds=[branch.seed for branch in branches],
-        )
+        names = [
+            current.story.begin_branch(
+                parent, model=current.model, vocab=current.vocab, sampling=_kept_sampling(branch.sampling),
+                seed=branch.seed,
+            )
+            for branch in branches
+        ]  # fmt: skip
         current.number = current.number or names[0]
         for branch, name in zip(branches, names, strict=True):
             _keep_origin(current, branch.index, name)

@@ -750,13 +750,8 @@ class Session:
 
     def cut_at(self, place: int) -> NodeId:
         """Move to character ``place`` of the text; the rest becomes a branch. Raises Refused at place 0."""
-        story = self.story
-        with story.together():
-            story.end_typing()
-            node, at = node_at(story, place)
-            if node == ROOT:
-                raise Refused("this is the beginning of the story; there is nothing before it")
-            if at < len(story.node(node).text):
-                story.split(node, at)
-            story.visit(node)
-            return node
+        node, at = node_at(self.story, place)
+        if node == ROOT:
+            raise Refused("this is the beginning of the story; there is nothing before it")
+        with self.story.verb("split", node):
+            return self.story.pick(node, at)

@@ -30,7 +30,7 @@ def joint(story: Story, current: Round | None, place: int, letters: str) -> str:
     if story.node(story.current).author not in ("model", "imported") or not _LETTER.match(letters):
         return ""
     end = story.text(story.current, END_CHARS)[-END_CHARS:]
-    if place != story.chars() or sentence_ends(end)[-1:] != [len(end)]:
+    if place != story.chars(story.current) or sentence_ends(end)[-1:] != [len(end)]:
         return ""
     branches = current.branches if current is not None and current.parent == story.current else []
     texts = [branch.text for branch in branches]

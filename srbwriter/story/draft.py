@@ -69,7 +69,7 @@ def draft_of(story: Story, values: JsonObject) -> StoryDraft:
         stack.extend(reversed(below))
     said = story.properties
     return StoryDraft(
-        nodes, story.current, said.title, said.author, said.language, story.id,
+        nodes, story.current, said["title"], said["author"], said["language"], story.id,
         values={key[2:]: value for key, value in sorted(values.items()) if key.startswith("x-")},
         days=story.days(),
     )  # fmt: skip

@@ -39,11 +39,6 @@ def no_progress(share: float) -> None:
     """Ignore the progress."""
 
 
-def within(progress: OnProgress, start: float, end: float) -> OnProgress:
-    """Return a callback for a part of the task, from ``start`` to ``end`` of the whole."""
-    return lambda share: progress(start + (end - start) * share)
-
-
 class State(IntEnum):
     """Whether a node is in the tree, in the bin, or joined to another node."""
 
@@ -96,7 +91,6 @@ class LoreEntry:
     token_budget: int | None = None
     order: int = 0
     """Entries of a higher order come later in the text and are kept first when the budget is short."""
-    meta: JsonObject = field(default_factory=dict[str, JsonValue])
 
 
 @dataclass(slots=True)
@@ -160,19 +154,11 @@ def settings_from(values: JsonObject | None) -> Settings:
     """The inverse of :func:`settings_json`."""
     values = deepcopy(values or {})
     lore = cast(list[dict[str, Any]], values.get("lore", []))
-    values["lore"] = [LoreEntry(**entry) for entry in lore]
+    known = LoreEntry.__dataclass_fields__  # older programs had others
+    values["lore"] = [LoreEntry(**{k: v for k, v in entry.items() if k in known}) for entry in lore]
     if values.get("template"):
         values["template"] = Template(**values["template"])
     return Settings(**values)
-
-
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """Title and author of a story, and the tag (BCP 47) of its language."""
-
-    title: str = ""
-    author: str = ""
-    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +185,6 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 
 # -- reports of a story ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A node that was found, and its text around the first match."""
-
-    node: NodeId
-    snippet: str
 
 
 class Blocked(StrEnum):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from srbwriter.story.model import Hit
+from srbwriter.story.model import NodeId
 from srbwriter.unspaced import CHARACTER
 
 if TYPE_CHECKING:
@@ -73,11 +73,14 @@ def _places(line: str, folded: str, pattern: re.Pattern[str], case: bool) -> Ite
             yield begins[found.start()], begins[found.end()]
 
 
-def search(tree: Tree, query: str, limit: int) -> list[Hit]:
-    """Return living nodes, newest first, with words that begin as those of ``query``; ``"…"`` is a phrase."""
+def search(tree: Tree, query: str, limit: int) -> dict[NodeId, str]:
+    """Return living nodes, newest first, with words that begin as those of ``query``; ``"…"`` is a phrase.
+
+    Each comes with its text around the first match.
+    """
     terms = [alike(phrase or word).strip() for phrase, word in _PART.findall(query)]
     patterns = [_beginning(term) for term in terms if any(map(str.isalnum, term))]
-    hits: list[Hit] = []
+    hits: dict[NodeId, str] = {}
     for node in sorted(tree, key=lambda node: -node.id) if patterns else ():
         folded = alike(node.text)
         found = [match for pattern in patterns if (match := pattern.search(folded))]
@@ -86,7 +89,7 @@ def search(tree: Tree, query: str, limit: int) -> list[Hit]:
             start = max(min(match.start() for match in found) - _AROUND, 0)
             end = start + _EXCERPT
             around = text[start:end].replace("\n", " ")
-            hits.append(Hit(node.id, f"{'…' if start else ''}{around}{'…' if end < len(text) else ''}"))
+            hits[node.id] = f"{'…' if start else ''}{around}{'…' if end < len(text) else ''}"
             if len(hits) == limit:
                 break
     return hits

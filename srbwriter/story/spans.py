@@ -84,24 +84,21 @@ def cut(spans: Spans, at: int, sizes: TokenSizes | None = None) -> tuple[Spans, 
     """
     for index, span in enumerate(spans):
         if at < len(span.text) or (at == 0 and span.ids):
-            left, right = _cut_span(span, at, sizes) if at else ((), (span,))
-            return tidy([*spans[:index], *left]), tidy([*right, *spans[index + 1 :]])
+            left, right = _cut_span(span, at, sizes) if at else ((), span)
+            return tidy([*spans[:index], *left]), tidy([right, *spans[index + 1 :]])
         at -= len(span.text)
     return spans, ()
 
 
-def _cut_span(span: Span, at: int, sizes: TokenSizes | None) -> tuple[Spans, Spans]:
-    left, right = span.text[:at], span.text[at:]
-    if not span.ids:
-        return (replace(span, text=left),), (replace(span, text=right),)
+def _cut_span(span: Span, at: int, sizes: TokenSizes | None) -> tuple[Spans, Span]:
     ends, lead = token_ends(span, sizes), len(span.lead)
-    whole = _whole_tokens(ends, lead + at)
+    left, whole = _between(span, 0, at, ends), _whole_tokens(ends, lead + at)
     size = ends[whole] - lead  # characters of the left text whose tokens are whole
-    if not whole or size <= 0:
-        return (Span(left, span.author),), (replace(span, text=right, lead=span.lead + left),)
-    first = _part(span, 0, whole, left[:size], span.lead)
-    rest = _part(span, whole, len(span.ids), right, left[size:])
-    return (first, *plain(left[size:], span.author)), (rest,)
+    if not span.ids:
+        return left, Span(span.text[at:], span.author)
+    if size <= 0:
+        return left, replace(span, text=span.text[at:], lead=span.lead + span.text[:at])
+    return left, _part(span, whole, len(span.ids), span.text[at:], span.text[size:at])
 
 
 def _part(span: Span, first: int, last: int, text: str, lead: str) -> Span:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,11 +23,9 @@ from srbwriter.story.model import (
     Author,
     Blocked,
     Damage,
-    Hit,
     JsonObject,
     JsonValue,
     NodeId,
-    Properties,
     Refused,
     SecondFile,
     Settings,
@@ -172,37 +169,30 @@ class Story(TextTree):
         return str(self._values.get("title", ""))
 
     @property
-    def properties(self) -> Properties:
-        """Title, author and language; without a language of its own, the story has that of the locale."""
-        author, language = (str(self._values.get(key) or "") for key in ("author", "language"))
-        return Properties(self.title, author, language or default_language())
+    def properties(self) -> dict[str, str]:
+        """Title, author and language (BCP 47); without one of its own, the story has that of the locale."""
+        found = {key: str(self._values.get(key) or "") for key in ("title", "author", "language")}
+        return found | {"language": found["language"] or default_language()}
 
     @property
     def id(self) -> str:
         """The UUID of the story, which exported books carry."""
         return str(as_object(self._values.get("draft")).get("id") or self._values.get("uuid", ""))
 
-    def rename(self, title: str) -> None:
-        """Set the title of the story. Raises Refused for an empty one."""
-        self.set_properties(replace(self.properties, title=title))
+    def set_properties(self, **given: str) -> None:
+        """Set some of title, author and language; an empty language is that of the locale.
 
-    def set_properties(self, properties: Properties) -> None:
-        """Set title, author and language; an empty language is that of the locale.
-
-        Raises Refused for an empty title, and for a language without a BCP 47 tag, unless it is the present
-        one, which may come from another program's file.
+        Raises Refused for an empty title, and for a language without a BCP 47 tag.
         """
-        title, author = (" ".join(well_formed(w).split()) for w in (properties.title, properties.author))
-        wanted = properties.language.strip()
-        language = language_tag(wanted) if wanted else default_language()
-        if language is None and wanted == self.properties.language:
-            language = wanted
-        if not title:
+        given = {key: " ".join(well_formed(words).split()) for key, words in given.items()}
+        if given.get("title") == "":
             raise Refused("a story needs a title, and this one has no letter in it")
-        if language is None:
-            raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
+        if wanted := given.get("language"):
+            given["language"] = language_tag(wanted) or ""
+            if not given["language"]:
+                raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
         with self.together():
-            for key, value in (("title", title), ("author", author), ("language", language)):
+            for key, value in given.items():
                 self.put(key, value)
 
     def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
@@ -297,16 +287,6 @@ class Story(TextTree):
             self.put("current", node)
             self.end_typing()
 
-    def split(self, node: NodeId, at: int) -> NodeId:
-        """Move the text from ``at`` on, with all children of ``node``, into a new child; return the child."""
-        with self.verb("split", node) as action:
-            found = self.check_living(node)
-            if not 0 < at < len(found.text):
-                raise Refused(f"node {node} cannot be split at character {at} of {len(found.text)}")
-            rest = self.split_node(found, at)
-            action.became = rest.id if action.was == node else action.became
-            return rest.id
-
     def delete(self, node: NodeId) -> None:
         """Move ``node`` to the bin, with all its descendants."""
         with self.verb("delete", node) as action:
@@ -369,27 +349,23 @@ class Story(TextTree):
 
     # -- branches that a model writes --------------------------------------------------------------
 
-    def begin_branches(
-        self, parent: NodeId, n: int, *, model: str = "", vocab: str = "",
-        sampling: JsonObject | Sequence[JsonObject] = (), seeds: Sequence[int | None] = (),
-    ) -> list[NodeId]:  # fmt: skip
-        """Add ``n`` empty branches for a model to write; ``sampling`` is one for all, or one for each.
+    def begin_branch(
+        self, parent: NodeId, *, model: str = "", vocab: str = "", sampling: JsonObject | None = None,
+        seed: int | None = None,
+    ) -> NodeId:  # fmt: skip
+        """Add an empty branch for a model to write, which is known by its node.
 
-        This is not an action: generated text is never undone. A branch is known by its node.
+        This is not an action: generated text is never undone.
         """
-        each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
         with self.together():
             above = self.node(parent)
             if above.state == State.ABSORBED:
                 raise Refused(f"node {parent} is part of another node now")
-            if above.streaming is not None:
-                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
-            return [
-                self.add_node(
-                    parent, (), "model", model=model, sampling=own, seed=seed, visited=False, streaming=vocab
-                ).id
-                for own, seed in zip(each, list(seeds) or [None] * n, strict=True)
-            ]
+            self.check_unwritten(above)
+            return self.add_node(
+                parent, (), "model", model=model, sampling=sampling or {}, seed=seed, visited=False,
+                streaming=vocab,
+            ).id  # fmt: skip
 
     def _written(self, branch: NodeId) -> Node:
         node = self._nodes.get(branch)
@@ -442,8 +418,11 @@ class Story(TextTree):
 
     # -- search, and out of the file ---------------------------------------------------------------
 
-    def search(self, query: str, limit: int = 50) -> list[Hit]:
-        """Return the nodes with words that begin as those of ``query``, newest first; ``"…"`` is a phrase."""
+    def search(self, query: str, limit: int = 50) -> dict[NodeId, str]:
+        """Return the nodes with words that begin as those of ``query``, newest first, and the text around.
+
+        ``"…"`` is a phrase.
+        """
         return search.search(self, query, limit)
 
     def to_draft(self) -> StoryDraft:
@@ -462,7 +441,8 @@ class Story(TextTree):
 
     def recover(self, target: Path, title: str) -> Path:
         """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
-        rows: Rows = {**self._rows(), ("value", "title"): title}
+        rows: Rows = {key: row for key, row in self._rows().items() if key[0] != "action"}
+        rows["value", "title"] = title
         with saving(target):
             write_whole(target, rows, new_token())
         return target

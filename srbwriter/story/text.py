@@ -13,13 +13,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
-from srbwriter.story.edits import Edit, edit_between, hunks
+from srbwriter.story.edits import Edit, edit_between
 from srbwriter.story.model import ROOT, NodeId, Refused, Span, State
 from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, edited, plain, text_of
 from srbwriter.story.tree import Action, Tree, Typing
 from srbwriter.story.words import Count, well_formed
-from srbwriter.unspaced import CHARACTER
 
 PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
@@ -95,46 +94,40 @@ class TextTree(Tree):
         """Let the next keystroke start an action of its own."""
         self._typing = None
 
-    def replace(self, *edits: Edit, node: NodeId | None = None) -> NodeId:
-        """Apply ``edits`` to the text from the root to the end of ``node`` (the current one), as one action.
+    def replace(self, *edits: Edit) -> NodeId:
+        """Apply ``edits`` to the text from the root to the end of the current node, as one action.
 
         The edits are in order and disjoint, and their places are those of the text before all of them.
         Returns the node at which the text ends now, which becomes the current one. Raises Refused for an edit
         that is not within the text.
         """
         with self.together():
-            last = self.check_living(self.current if node is None else node)
-            line = self._line(last.id, edits)
-            parts = [Edit(start, stop, well_formed(words)) for start, stop, words in edits]
-            if len(parts) == 1:
-                start, stop, words = parts[0]
-                parts = hunks(line.read(start, stop), words, start)
-            else:
-                parts = [e for e in parts if e.end - e.start != len(e.text) or line.read(*e[:2]) != e.text]
+            line = self._line(edits)
+            parts: list[Edit] = []
+            for start, stop, words in edits:
+                first, end, words = edit_between(line.read(start, stop), well_formed(words))
+                if first < end or words:
+                    parts.append(Edit(start + first, start + end, words))
             if not parts:
-                return last.id
-            if len(edits) == 1:
-                if parts[0].start == line.starts[-1]:
-                    return self._append(line, last, parts[0].text)
-                if (done := self._cut_off(line, parts)) is not None:
-                    return done
+                return self.current
+            if len(edits) == 1 and parts[0].start == line.starts[-1]:
+                return self._append(line, parts[0].text)
             changes = line.changes((part, plain(part.text, "writer")) for part in parts)
             return self._change(line, changes, typed=len(edits) == 1)
 
-    def set_text(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Make ``text`` the text from the root to the end of ``node``, as :meth:`replace` does."""
+    def set_text(self, text: str) -> NodeId:
+        """Make ``text`` the text up to the current node, as :meth:`replace` does."""
         with self.together():
-            node = self.current if node is None else node
-            return self.replace(edit_between(self.text(node), well_formed(text)), node=node)
+            return self.replace(edit_between(self.text(self.current), well_formed(text)))
 
-    def append(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Type ``text`` at the end of ``node`` (the current one); return the node that holds it.
+    def append(self, text: str) -> NodeId:
+        """Type ``text`` at the end of the current node; return the node that holds it.
 
-        That is ``node`` itself if a person wrote it and nothing follows it, else a new child.
+        That is the current node itself if a person wrote it and nothing follows it, else a new child.
         """
         with self.together():
-            end = self.chars(node)
-            return self.replace(Edit(end, end, text), node=node)
+            end = self.chars(self.current)
+            return self.replace(Edit(end, end, text))
 
     def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
         """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
@@ -143,12 +136,12 @@ class TextTree(Tree):
         """
         with self.verb("rewrite", self.current):
             edit = Edit(start, end, text_of(spans))
-            line = self._line(self.current, [edit])
+            line = self._line([edit])
             self._change(line, line.changes([(edit, tuple(spans))]), typed=False)
 
-    def _line(self, end: NodeId, edits: Iterable[Edit]) -> Line:
-        """Return the text up to the end of a node. Raises Refused unless all ``edits`` are within it."""
-        line, at = Line([*self.upward(end)][-2::-1]), 0
+    def _line(self, edits: Iterable[Edit]) -> Line:
+        """Return the text up to the current node. Raises Refused unless all ``edits`` are within it."""
+        line, at = Line([*self.upward(self.current)][-2::-1]), 0
         for edit in edits:
             if not at <= edit.start <= edit.end <= line.starts[-1]:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
@@ -157,7 +150,8 @@ class TextTree(Tree):
 
     # -- edits of nodes ----------------------------------------------------------------------------
 
-    def _append(self, line: Line, last: Node, text: str) -> NodeId:
+    def _append(self, line: Line, text: str) -> NodeId:
+        last = self._nodes[self.current]
         at = len(last.text)
         followed = any(self._nodes[child].state != State.ABSORBED for child in self.all_children(last.id))
         if last.author in ("writer", "edited") and last.id != ROOT and at < LONGEST and not followed:
@@ -167,81 +161,48 @@ class TextTree(Tree):
         with self.verb("type", last.id) as action:
             made = self.add_node(last.id, plain(text, "writer"), "writer")
             action.became, action.words = made.id, Line([last, made]).words(1, 1) - last.count[0]
-        self._keep_typing(action, made, Edit(0, 0, text), "" if action.was == last.id else None)
+        self._keep_typing(action, made, Edit(0, 0, text), "")
         return self.current if self._action is None else action.became
 
     def _change(self, line: Line, changes: dict[int, list[_Change]], *, typed: bool) -> NodeId:
         """Change nodes of ``line``; return the node at which it ends now. What is ``typed`` can go on."""
         nodes, low, high = line.nodes, min(changes), max(changes)
         edit, first = changes[low][0][0], nodes[low]
-        before = first.text if low == high and self.current == nodes[-1].id else None
+        before = first.text if low == high else None
         typed = typed and len(changes[low]) == 1
         self.check_unwritten(*(nodes[place] for place in changes))
         again = typed and low == high and self._goes_on(edit, first)
         with self.verb("edit", first.id, again=again) as action:
             words = line.words(low, high)
             twinned: set[NodeId] = set()
+            whole = len(nodes)
             for place in sorted(changes, reverse=True):  # deepest first
-                node = nodes[place]
+                node, is_end = nodes[place], place == len(nodes) - 1
                 edits, inserts = zip(*changes[place], strict=True)
                 spans = edited(node.spans, edits, inserts, self.token_sizes)
-                if node.author != "model":
-                    self.put_spans(node, spans)
+                if is_end and not spans and (node.author == "model" or len(changes) > 1):
+                    nodes.pop()  # it stays as it is, on a branch of its own
+                elif is_end and len(nodes) < whole:
+                    nodes[place] = self._twin(node, spans, [])
+                elif node.author == "model":  # of a child that has a twin too, the twin moves
+                    below = [child for child in self.all_children(node.id) if child not in twinned]
+                    nodes[place] = self._twin(node, spans, below)
+                    twinned.add(node.id)
                 else:
-                    nodes[place] = self._twin(node, spans, twinned)
-            action.became = nodes[-1].id
+                    self.put_spans(node, spans)
+            action.became = nodes[-1].id if nodes else ROOT
             action.words += line.words(low, high) - words
-        if typed:
+        if typed and low < len(nodes):
             self._keep_typing(action, nodes[low], edit, before)
         return self.current if self._action is None else action.became
 
-    def _twin(self, node: Node, spans: Spans, twinned: set[NodeId]) -> Node:
-        """Add an edited sibling of a model's ``node``, and move to it what follows, and the marks."""
+    def _twin(self, node: Node, spans: Spans, below: Iterable[NodeId]) -> Node:
+        """Add an edited sibling of ``node``, and move to it some nodes below, and the marks."""
         kept = {name: getattr(node, name) for name in _KEPT}
         twin = self.add_node(node.parent, spans, "edited", like=node, undone=State.ABSORBED, **kept)
-        # of a child that has a twin too, the twin moves
-        self.move([child for child in self.all_children(node.id) if child not in twinned], twin)
+        self.move(below, twin)
         self.set(node, bookmark=False, title="", note="", labels="")
-        twinned.add(node.id)
         return twin
-
-    def _cut_off(self, line: Line, parts: Sequence[Edit]) -> NodeId | None:
-        """Apply an edit that cuts off nodes at the end of the text; None for one within the last node.
-
-        What is cut off stays, on a branch of its own.
-        """
-        start, stop, words = parts[-1]
-        touched = line.touched(start, stop)
-        place, node = touched[0], line.nodes[touched[0]]
-        if start == stop or touched[-1] != len(line.nodes) - 1:
-            return None
-        head, tail = line.read(line.starts[place], start), line.read(stop, line.starts[-1])
-        if len(touched) > 1:  # two different words may share letters, and signs alone are no node
-            while words and head and _in_word(words[0]) and _in_word(head[-1]):
-                head, words = head[:-1], head[-1] + words
-            while words and tail and _in_word(words[-1]) and _in_word(tail[0]):
-                words, tail = words + tail[0], tail[1:]
-            if not any(map(str.isalnum, head)) and len(parts) == 1:
-                head, words = "", head + words
-            if not any(map(str.isalnum, tail)):
-                words, tail = words + tail, ""
-        if tail or (len(touched) == 1 and (head or node.author != "model")):
-            return None
-        self.check_unwritten(node, line.nodes[-1])
-        with self.verb("edit", node.id) as action:
-            count = self.words(line.nodes[-1].id)
-            if 0 < len(head) < len(node.text):
-                self.split_node(node, len(head))
-            end = node.id if head else node.parent or ROOT
-            if len(parts) > 1:
-                end = self.replace(*parts[:-1], node=end)
-            if words:
-                end = self.add_node(end, plain(words, "writer"), "writer").id
-            action.became, action.words = end, self.words(end) - count
-        if words:
-            self._typing = None
-            self._keep_typing(action, self._nodes[end], Edit(0, 0, words), None)
-        return end
 
     # -- one action for many keystrokes ------------------------------------------------------------
 
@@ -273,7 +234,3 @@ class TextTree(Tree):
         self._typing = Typing(action.number, node.id, start, end, before, later, self.typing_clock())
         if node.text == before:
             self.undo()
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() and not CHARACTER.match(character)

@@ -197,8 +197,10 @@ class Tree:
                 self._old |= outer
             action.notes, action.later = self._notes(), self._next
             if again or action.notes or action.became != action.was:
-                for gone in range(action.number + 1, max(self._actions, default=0) + 1):
+                gone = action.number + 1
+                while gone in self._actions:
                     self._store("action", gone, None)
+                    gone += 1
                 self._store("action", action.number, action)
                 self._store("action", action.number - MOST_ACTIONS, None)
                 self._store("value", "done", action.number)
@@ -378,8 +380,6 @@ class Tree:
         node = self._nodes[number]
         if name == "text":
             (start, there), (_, instead) = (new, old) if back else (old, new)
-            if not node.text.startswith(there, start):
-                raise Refused("the story does not hold any more what was done there")
             self.set(node, text=node.text[:start] + instead + node.text[start + len(there) :])
         else:
             self.set(node, **{"state" if name == "made" else name: old if back else new})
@@ -442,11 +442,6 @@ class Tree:
         """The node at which the writer is."""
         return int(self._values.get("current") or ROOT)
 
-    @property
-    def streaming(self) -> list[NodeId]:
-        """The branches that are being written."""
-        return [node.id for node in self if node.streaming is not None]
-
     def node(self, node: NodeId) -> Node:
         """Return a node, also one in the bin. Raises Refused."""
         if (found := self._nodes.get(node)) is None:
@@ -505,10 +500,10 @@ class Tree:
                     break
             return "".join(reversed(texts))
 
-    def chars(self, node: NodeId | None = None) -> int:
-        """Count the characters from the root to ``node`` (the current one)."""
+    def chars(self, node: NodeId) -> int:
+        """Count the characters from the root to ``node``."""
         with self.lock:
-            return sum(len(above.text) for above in self.upward(self.current if node is None else node))
+            return sum(len(above.text) for above in self.upward(node))
 
     def words(self, node: NodeId) -> int:
         """Count the words from the root to ``node``."""

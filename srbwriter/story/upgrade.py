@@ -72,7 +72,7 @@ def _image(db: sqlite3.Connection) -> Image:
         values: list[Any] = [
             *row[:7], model or "", json.loads(sampling or "{}"),
             seed % 2**64 if seed is not None else None, finish or "", bool(flags & _BOOKMARK),
-            bool(flags & _VISITED), title or "", note or "", tags or "", _own_settings(settings),
+            bool(flags & _VISITED), title or "", note or "", tags or "", json.loads(settings or "{}"),
             json.loads(meta or "{}"), created or 0.0,
         ]  # fmt: skip
         nodes[row[0]] = Node(*values)
@@ -86,15 +86,6 @@ def _image(db: sqlite3.Connection) -> Image:
     image.rows |= {("node", number): node for number, node in nodes.items()}
     image.summary = summary_of(image.rows)
     return image
-
-
-def _own_settings(settings: str | None) -> dict[str, Any] | None:
-    """Return settings without fields of lorebook entries that are not used any more."""
-    values: dict[str, Any] = json.loads(settings or "{}")
-    for entry in values.get("lore", []):
-        entry.pop("secondary", None)
-        entry.pop("logic", None)
-    return values or None
 
 
 def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:

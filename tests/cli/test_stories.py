@@ -145,7 +145,7 @@ def test_a_copy_is_made_listed_and_restored_as_another_story(run: Any) -> None:
     copy = Path(run("backup", "make", "orchard", "before the storm")[1].strip())
     assert copy.is_relative_to(paths.backup_dir())
     with Story.open(path) as story:
-        story.append(" Then came the storm.", story.current)
+        story.append(" Then came the storm.")
     listed = json.loads(run("backup", "list", "orchard", "--json")[1])
     assert [(row["path"], row["name"]) for row in listed] == [(str(copy), "before the storm")]
     row = run("backup", "list", "orchard")[1].splitlines()[1]

@@ -220,7 +220,7 @@ class FakeSession:
             return
         fresh = len(current.branches) - len(current.nodes)
         if fresh:
-            current.nodes += self.story.begin_branches(current.parent, fresh)
+            current.nodes += [self.story.begin_branch(current.parent) for _ in range(fresh)]
             current.seen += [(branch.buffer.revision, 0) for branch in current.branches[-fresh:]]
         for i, branch in enumerate(current.branches):
             revision, length = current.seen[i]

@@ -15,7 +15,7 @@ from srbwriter.story.model import LoreEntry, Progress, Settings, Span, State, Te
 from srbwriter.story.node import Node
 from tests.formats.files import changed, read_json, without
 
-LORE = LoreEntry("l", "Sea", "It is old.", ["sea", "/ships?/i"], depth=2, order=-3, meta={"a": [1, None]})
+LORE = LoreEntry("l", "Sea", "It is old.", ["sea", "/ships?/i"], depth=2, order=-3)
 NODES = [
     Node(1, None),
     Node(

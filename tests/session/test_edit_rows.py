@@ -28,7 +28,7 @@ def long_story(session: Session, tokens: int) -> list[int]:
     ids = engine.model.tokenize_continuation(text)[:tokens]
     for start in range(0, tokens, NODE_TOKENS):
         part = ids[start : start + NODE_TOKENS]
-        [name] = story.begin_branches(story.current, 1, vocab=engine.model.fingerprint)
+        name = story.begin_branch(story.current, vocab=engine.model.fingerprint)
         story.stream(name, text_of(engine, part), part)
         story.finish(name, "length")
         story.pick(name)

@@ -17,7 +17,7 @@ OPENING = "The fox slept. It rain"
 def end_with(session: Session, text: str) -> None:
     """Let the story end with ``text`` by a model."""
     story = session.story
-    [branch] = story.begin_branches(story.current, 1)
+    branch = story.begin_branch(story.current)
     story.stream(branch, text)
     story.finish(branch, "length")
     story.pick(branch)

@@ -18,7 +18,7 @@ def sizes(vocab: str, ids: Sequence[int]) -> Sequence[int]:
 
 def generated(story: Story, parent: int, *texts: str) -> list[int]:
     """Finished branches below ``parent``, in tokens of three characters."""
-    names = story.begin_branches(parent, len(texts), model="m", vocab="v", seeds=range(len(texts)))
+    names = [story.begin_branch(parent, model="m", vocab="v", seed=seed) for seed in range(len(texts))]
     for name, text in zip(names, texts, strict=True):
         story.stream(name, text, [3] * (len(text) // 3))
         story.finish(name, "length")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter import formats
-from srbwriter.story import ROOT, Properties, Refused, Settings, Story
+from srbwriter.story import ROOT, Refused, Settings, Story
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
 from srbwriter.story.model import LoreEntry, Span
@@ -26,7 +26,7 @@ def test_a_story_goes_out_and_comes_in_as_it_was(story: Story, tmp_path: Path) -
     story.put_meta(one, "steered", ["a", None])
     story.put_value("knobs", {"sampling": {"temperature": 0.5}, "stop": {}, "ladder": None})
     story.put_value("drafts", {f"below:{one}:1": "unsaved words"})
-    story.set_properties(Properties("The Orchard", "Ada", "pt-BR"))
+    story.set_properties(title="The Orchard", author="Ada", language="pt-BR")
     data = formats.write(story.to_draft(), "srbwriter")
     with Story.from_draft(tmp_path / "b.srbw", formats.read(data, "b.json")) as again:
         assert again.to_draft() == story.to_draft()
@@ -52,7 +52,7 @@ def test_json_of_the_first_version_is_read(tmp_path: Path) -> None:
     story |= {"hoisted": "2", "sittings": [{"began": 1.0, "ended": 2.0}]}  # of version 2 before 0.6
     old = {"format": "srbwriter", "version": 1, "story": story}
     with Story.from_draft(tmp_path / "b.srbw", formats.read(json.dumps(old).encode(), "o.json")) as story:
-        assert (story.properties.author, story.properties.language) == ("Ada", "de")
+        assert story.properties == {"title": "", "author": "Ada", "language": "de"}
         assert story.days() == {}
 
 
@@ -85,15 +85,15 @@ def test_sections_that_cannot_be_kept_are_refused(section: str, value: object) -
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        (Properties("", "Ada", "de"), "needs a title"),
-        (Properties(" \t\n", "Ada", "de"), "needs a title"),
-        (Properties("T", "Ada", "deutsch und so"), "no language tag; one is written en, de or pt-BR"),
+        ({"title": "", "author": "Ada"}, "needs a title"),
+        ({"title": " \t\n"}, "needs a title"),
+        ({"title": "T", "language": "deutsch und so"}, "no language tag; one is written en, de or pt-BR"),
     ],
 )
-def test_properties_that_cannot_be_are_refused(story: Story, properties: Properties, words: str) -> None:
+def test_properties_that_cannot_be_are_refused(story: Story, properties: dict[str, str], words: str) -> None:
     before = story.properties
     with pytest.raises(Refused, match=words):
-        story.set_properties(properties)
+        story.set_properties(**properties)
     assert story.properties == before and story.undo() is None
 
 
@@ -116,11 +116,11 @@ def test_the_language_is_that_of_the_surroundings_at_first(
     for name, value in surroundings.items():
         monkeypatch.setenv(name, value)
     with Story.create(tmp_path / "t.srbw", "T") as story:
-        assert story.properties.language == language
+        assert story.properties["language"] == language
         monkeypatch.setenv("LC_ALL", "fi_FI")
-        assert story.properties.language == story.to_draft().language == language
+        assert story.properties["language"] == story.to_draft().language == language
     with Story.from_draft(tmp_path / "u.srbw", StoryDraft()) as story:
-        assert story.properties.language == "fi-FI"
+        assert story.properties["language"] == "fi-FI"
 
 
 @pytest.mark.parametrize(

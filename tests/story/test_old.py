@@ -20,6 +20,8 @@ def test_an_old_story_is_the_same(name: str, tmp_path: Path) -> None:
     file = tmp_path / "old.srbw"
     file.write_bytes(data := gzip.decompress((OLD / f"{name}.srbw.gz").read_bytes()))
     seen = json.loads((OLD / f"{name}.json").read_text("utf-8"))
+    for entry in seen["settings"]["lore"]:
+        del entry["meta"]
     for _ in range(2):  # once upgraded, and once as it was written anew
         with Story.open(file, backups=tmp_path / "copies") as story:
             assert story.read_only is None
@@ -27,7 +29,7 @@ def test_an_old_story_is_the_same(name: str, tmp_path: Path) -> None:
             assert [chapter.title for chapter in story.outline()] == seen["outline"]
             assert (story.title, story.current, story.bin()) == (seen["title"], seen["current"], seen["bin"])
             properties = story.properties
-            assert (properties.author, properties.language) == (seen["author"], seen["language"])
+            assert (properties["author"], properties["language"]) == (seen["author"], seen["language"])
             assert story.id == seen["id"] and story.value("drafts") == seen["value"]
             settings = json.loads(json.dumps(asdict(story.settings(story.current))))
             assert {name: settings[name] for name in seen["settings"]} == seen["settings"]

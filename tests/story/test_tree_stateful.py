@@ -50,6 +50,14 @@ class Writing(StoryMachine):
         """A living node; 0, which is drawn most, is the newest and never the root if there is another."""
         return sorted(self.story.reading_order())[-1 - pick % len(list(self.story.reading_order()))]
 
+    @property
+    def streaming(self) -> list[NodeId]:
+        return [node.id for node in self.story if node.streaming is not None]
+
+    def stand_at(self, node: NodeId) -> None:
+        if node != self.story.current:
+            self.story.visit(node)
+
     def acted(self) -> None:
         self.known[self.story.last_action] = (self.epoch, snapshot(self.story))
 
@@ -69,10 +77,11 @@ class Writing(StoryMachine):
     @rule(pick=PICKS, text=WORDS)
     def append(self, pick: int, text: str) -> None:
         node = self.a_node(pick)
-        if node in self.story.streaming:
+        if node in self.streaming:
             return
         full = self.story.text(node)
-        made = self.story.append(text, node)
+        self.stand_at(node)
+        made = self.story.append(text)
         assert self.story.text(made) == full + text
         assert self.story.current == made
         self.acted()
@@ -86,17 +95,18 @@ class Writing(StoryMachine):
     @rule(pick=PICKS, n=st.integers(1, 3), sized=st.booleans())
     def begin(self, pick: int, n: int, sized: bool) -> None:
         node = self.a_node(pick)
-        if node in self.story.streaming:
+        if node in self.streaming:
             return
         vocab = "sized" if sized else "other"
-        for name in self.story.begin_branches(node, n, model="m", vocab=vocab, sampling={"top_k": n}):
+        for _ in range(n):
+            name = self.story.begin_branch(node, model="m", vocab=vocab, sampling={"top_k": n})
             self.before[name] = self.story.text(node)
             self.written[name] = ""
         self.outside()
 
     @rule(pick=PICKS, ids=st.lists(st.integers(0, 9), min_size=1, max_size=8))
     def stream(self, pick: int, ids: list[int]) -> None:
-        live = list(self.story.streaming)
+        live = self.streaming
         if not live:
             return
         name = live[pick % len(live)]
@@ -108,7 +118,7 @@ class Writing(StoryMachine):
 
     @rule(pick=PICKS)
     def finish(self, pick: int) -> None:
-        live = list(self.story.streaming)
+        live = self.streaming
         if live:
             name = live[pick % len(live)]
             self.story.finish(name, "length")
@@ -118,7 +128,7 @@ class Writing(StoryMachine):
 
     @rule(pick=PICKS)
     def reroll(self, pick: int) -> None:
-        live = list(self.story.streaming)
+        live = self.streaming
         if not live:
             return
         name = live[pick % len(live)]
@@ -134,11 +144,11 @@ class Writing(StoryMachine):
     @rule(pick=PICKS, at=st.none() | st.integers(1, 6), running=st.booleans())
     def take(self, pick: int, at: int | None, running: bool) -> None:
         node = self.a_node(pick)
-        live = [node for node in self.story.streaming if self.story.is_living(node)]
+        live = [node for node in self.streaming if self.story.is_living(node)]
         if running and live:
             node = live[pick % len(live)]
-            self.finish(list(self.story.streaming).index(node))  # as a session does before a pick
-        if node in self.story.streaming:
+            self.finish(self.streaming.index(node))  # as a session does before a pick
+        if node in self.streaming:
             return
         text = self.story.node(node).text
         if at is not None and at > len(text):
@@ -147,15 +157,6 @@ class Writing(StoryMachine):
         self.story.pick(node, at)
         assert self.story.text(self.story.current) == context + (text if at is None else text[:at])
         self.acted()
-
-    @rule(pick=PICKS, at=st.integers(1, 6))
-    def split(self, pick: int, at: int) -> None:
-        node = self.a_node(pick)
-        full = self.story.text(node)
-        if node != ROOT and at < len(self.story.node(node).text) and self.story.node(node).streaming is None:
-            rest = self.story.split(node, at)
-            assert self.story.text(rest) == full
-            self.acted()
 
     @rule(pick=PICKS)
     def delete(self, pick: int) -> None:
@@ -222,7 +223,7 @@ class Writing(StoryMachine):
 
     @rule()
     def reload(self) -> None:
-        for name in self.story.streaming:
+        for name in self.streaming:
             self.story.finish(name, "closed")
             if name in self.written:
                 self.whole[name] = self.written.pop(name)
@@ -273,9 +274,10 @@ class Editing(Writing):
         start %= len(old) + 1
         text = old[:start] + words + old[start + length :]
         try:
-            end = self.story.set_text(text, node)
+            self.stand_at(node)
+            end = self.story.set_text(text)
         except Refused:
-            assert self.story.streaming  # only what is being written takes no words
+            assert self.streaming  # only what is being written takes no words
             return
         assert self.story.text(end) == text
         if text != old:

@@ -14,9 +14,8 @@ from tests.story.branches import generated
 
 
 def test_the_root_stays_what_it_is(story: Story) -> None:
-    for verb in (lambda: story.delete(ROOT), lambda: story.split(ROOT, 1)):
-        with pytest.raises(Refused):
-            verb()
+    with pytest.raises(Refused):
+        story.delete(ROOT)
 
 
 def test_the_bin_gives_everything_back(story: Story) -> None:
@@ -105,7 +104,7 @@ def test_parts_of_the_text(story: Story) -> None:
 
 def test_words_between_the_models_nodes_are_kept_while_the_later_is_written(story: Story) -> None:
     [above] = story.add(ROOT, ["It rained."], "model", stand=True)
-    [below] = story.begin_branches(above, 1)
+    below = story.begin_branch(above)
     story.stream(below, " Hard", [1])
     story.visit(below)
     story.replace(Edit(10, 10, " All day."))
@@ -193,7 +192,7 @@ def test_a_pick_beyond_the_end_is_refused(story: Story) -> None:
 
 
 def test_a_reroll_keeps_the_old_take(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, model="m", vocab="v", sampling={"top_k": 3}, seeds=[7])
+    name = story.begin_branch(ROOT, model="m", vocab="v", sampling={"top_k": 3}, seed=7)
     story.stream(name, "first", [1])
     new = story.replace_stream(name)
     story.stream(new, "second", [2])
@@ -206,7 +205,7 @@ def test_a_reroll_keeps_the_old_take(story: Story) -> None:
 
 
 def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None:
-    [name] = story.begin_branches(ROOT, 1, model="m.gguf", vocab="v", sampling={"min_p": 0.1}, seeds=[42])
+    name = story.begin_branch(ROOT, model="m.gguf", vocab="v", sampling={"min_p": 0.1}, seed=42)
     story.stream(name, "ow", [5, 6], [-0.25, None], lead="wind")
     story.finish(name, "sentence")
     story.close()

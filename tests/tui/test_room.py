@@ -89,7 +89,7 @@ async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
 
 async def test_title_and_keys_fit_80_columns(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
-        bench.session.story.rename("The extraordinarily long rain over the harbour of Brannoch")
+        bench.session.story.set_properties(title="The extraordinarily long rain over the harbour of Brannoch")
         await started(bench)
         for place in (bench.screen.grid.panes[0], bench.screen.editor):
             place.focus()

@@ -220,7 +220,7 @@ def rename_story(screen: WriteScreen) -> None:
     def rename(title: str) -> None:
         session = screen.session
         if title.strip():
-            session.together(lambda: session.story.rename(title.strip()))
+            session.together(lambda: session.story.set_properties(title=title))
             screen.notify(f"Renamed to {session.story.title}; the file is still {session.story.file.name}.")
 
     screen.ask(Ask("New title of this story", screen.session.story.title, select=True), rename)

@@ -52,7 +52,7 @@ def search(screen: WriteScreen) -> None:
         if words:
             while not screen.on_top:
                 screen.app.pop_screen()
-            hits = {hit.node: hit.snippet for hit in screen.session.story.search(words)}
+            hits = screen.session.story.search(words)
             _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
 
     screen.ask(Ask("Words to find in all branches"), answered)
