@@ -5,38 +5,40 @@ It works over one Session and never touches the engine's insides or the store.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from textual import events
 from textual.actions import ActionParseResult
 from textual.binding import Binding
 from textual.dom import DOMNode
-from textual.driver import Driver
 from textual.notifications import SeverityLevel
+from textual.screen import Screen
 
-from srbwriter.config import Settings
+from srbwriter.config import Key, Settings
 from srbwriter.session import Session
 from srbwriter.session.ahead import LookAhead, budget_of
 from srbwriter.session.sampling import RememberedKnobs
-from srbwriter.story import StoryError, library
+from srbwriter.story import StoryError
 from srbwriter.tui import clipboard, commands, options, signals, themes
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.model import ModelFetch
 from srbwriter.tui.dialogs.trouble import crash_words
-from srbwriter.tui.driver import FailingApp, driver_of, own_driver
+from srbwriter.tui.driver import FailingApp, driver_of
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers
 from srbwriter.tui.write.screen import WriteScreen
 
+Answer = TypeVar("Answer")
 Beside = Callable[[Session], AbstractContextManager[str]]
 """What runs in the same process as long as a session is open, for example a server on its engine.
 
@@ -79,6 +81,8 @@ class App(FailingApp):
         self.address = ""  # the address of a server beside the app
         self.notes: list[str] = []  # messages to show once the screen is up
         self._settings, self._beside, self._services = settings, beside, contextlib.ExitStack()
+        self._error_until = -math.inf  # while an error is shown
+        self._looks: list[asyncio.Future[None]] = []
         self._own_keys: dict[str, str] | None = None
         self.preferences = Preferences(settings)
         self._apply_keys()
@@ -99,7 +103,31 @@ class App(FailingApp):
             self.address = self._services.enter_context(self._beside(session))
             self.notes.append(f"serving the same model on {self.address}")
 
+    async def ask(self, dialog: Screen[Answer]) -> Answer | None:
+        """Show a dialog; return its answer, None if the writer cancelled. Only in a worker."""
+        return await self.push_screen_wait(dialog)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; the pump looks from time to time."""
+        while not holds():
+            self._looks.append(look := asyncio.get_running_loop().create_future())
+            await look
+
+    def look(self) -> None:
+        """Let all that wait with :meth:`until` look."""
+        looks, self._looks = self._looks, []
+        for look in looks:
+            if not look.done():
+                look.set_result(None)
+
     # ---- settings
+
+    def change(self, key: Key[Any], value: Any) -> None:
+        """Change a setting from now on; say why, if the next run will not have the value."""
+        note = self.preferences.put(key, value)
+        self.apply_preferences()
+        if note:
+            self.notify(note)
 
     def apply_preferences(self) -> None:
         """Apply changed settings at once, where possible."""
@@ -186,12 +214,6 @@ class App(FailingApp):
         for theme in found:
             self.register_theme(theme)
 
-    def keep_theme(self, name: str) -> None:
-        """Show a theme from now on."""
-        if note := self.preferences.put(options.THEME, name):
-            self.notify(note)
-        self.show_theme(name)
-
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""
         wanted, before = self.preferences[options.THEME], self.theme
@@ -215,14 +237,22 @@ class App(FailingApp):
         self, message: str, *, title: str = "", severity: SeverityLevel = "information",
         timeout: float | None = None, markup: bool = False,
     ) -> None:  # fmt: skip
-        """Show a message for as long as it takes to read; most hold text of a person, so never as markup."""
+        """Show a message for as long as it takes to read; most hold text of a person, so never as markup.
+
+        It takes the place of the one before, unless that is an error.
+        """
         self.said.append(message)
         seconds = timeout or max(_LEAST_SECONDS, len(message) / _CHARACTERS_A_SECOND)
+        if time.monotonic() > self._error_until:
+            self.clear_notifications()
+        if severity != "information":
+            self._error_until = time.monotonic() + seconds
         super().notify(message, title=title, severity=severity, timeout=seconds, markup=False)
 
     def _tell_notes(self) -> None:
-        while self.notes:
-            self.notify(self.notes.pop(0))
+        if self.notes:
+            self.notify("\n".join(self.notes))
+            self.notes.clear()
 
     def show_title(self, story: str, writing: bool) -> None:
         """Set the title of the terminal window to the story's."""
@@ -243,10 +273,6 @@ class App(FailingApp):
 
     # ---- stories
 
-    def recent(self) -> list[tuple[Path, str]]:
-        """Return files and titles of the stories of before, the last one first."""
-        return [(path, title or path.stem) for path, title in library.recent_stories().items()]
-
     def open_story(self, file: Path, notes: Iterable[str] = ()) -> None:
         """Leave this story and open another: keys wait for its screen, and the model stays loaded.
 
@@ -262,7 +288,7 @@ class App(FailingApp):
         try:
             self.session.save()
         except StoryError as error:
-            self._ask_before_leaving(error)
+            self.run_worker(self._ask_before_leaving(error))
         else:
             self._go()
 
@@ -292,28 +318,22 @@ class App(FailingApp):
         await self.switch_screen(self.write_screen)  # pyright: ignore[reportUnknownMemberType]
         self._tell_notes()
 
-    def _ask_before_leaving(self, error: StoryError) -> None:
+    async def _ask_before_leaving(self, error: StoryError) -> None:
         answers = {"r": "tries again", "escape": "stays"}
         question = str(error)
         if (rescue := self.session.story.rescue) is not None:
             answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
             question = f"{error}\nYour last words are in {rescue}, and are read from there."
 
-        def answered(key: str | None) -> None:
-            if key == "r":
-                self.leave()
-            elif key == "l":
-                self._go()
-            else:
-                self.next_story = None
-
-        self.push_screen(Confirm(question, answers), answered)
+        key = await self.ask(Confirm(question, answers))
+        if key == "r":
+            self.leave()
+        elif key == "l":
+            self._go()
+        else:
+            self.next_story = None
 
     # ---- life
-
-    def get_driver_class(self) -> type[Driver]:
-        """Return Textual's choice, with our own driver in place of the one for Linux and macOS."""
-        return own_driver(super().get_driver_class())
 
     async def action_quit(self) -> None:
         """Textual's own way out: the writer's last words come first."""

@@ -189,8 +189,6 @@ class Keys:
         first = [command for command in COMMANDS.values() if named.get(command.id)]
         for command in (*first, *(command for command in COMMANDS.values() if command not in first)):
             self._bind(command, named.get(command.id, []))
-        self.controls = frozenset(key for keys in self.anywhere.values() for key in keys)
-        """All keys that work with any focus."""
 
     def _bind(self, command: Command, own: list[str]) -> None:
         id, declared, controls = command.id, split(command.keys), list(filter(is_control, own))
@@ -287,14 +285,8 @@ def check_keys(value: object) -> str:
 
 def shown_name(key: str) -> str:
     """Return the character that a key types, or else its name, as :func:`check_keys` accepts it."""
-    return _signs().get(key, key)
-
-
-@cache
-def _signs() -> dict[str, str]:
-    """Return the punctuation characters, but for the comma, by Textual's names of their keys."""
-    signs = [Binding(sign, sign, "") for sign in string.punctuation.replace(",", "")]
-    return {binding.key: binding.action for binding in Binding.make_bindings(signs)}
+    sign = format_key(key)
+    return sign if sign in string.punctuation.replace(",", "") else key
 
 
 @cache

@@ -1,6 +1,5 @@
 """What srbwriter uses of Textual that is not public: driver, parser of keys, how an app ends.
 
-
 The driver survives being stopped and sent on in every way that a system has.
 Textual 8.2.8 starts a thread that reads the terminal whenever the process is sent on, and counts on having
 ended the one before when it was stopped. SIGSTOP gives no notice, so two threads shared what came in, and the
@@ -114,11 +113,6 @@ class TerminalDriver(LinuxDriver):
         self._app.refresh(layout=True)
 
 
-def own_driver(chosen: type[Driver]) -> type[Driver]:
-    """Return the class to be used where Textual chose one: ours for a terminal of Linux or macOS."""
-    return TerminalDriver if chosen is LinuxDriver else chosen
-
-
 def driver_of(app: App[Any]) -> Driver | None:
     """Return what an app writes to its terminal with; None before it runs."""
     return app._driver  # pyright: ignore[reportPrivateUsage]
@@ -130,7 +124,11 @@ def report_error(app: App[Any], error: Exception) -> None:
 
 
 class FailingApp(App[None]):
-    """An app that ends in words where it fails."""
+    """An app that ends in words where it fails, with our driver for a terminal of Linux or macOS."""
+
+    def get_driver_class(self) -> type[Driver]:
+        chosen = super().get_driver_class()
+        return TerminalDriver if chosen is LinuxDriver else chosen
 
     def failure_words(self, error: Exception) -> str:
         """What is written to the terminal, instead of a page of code, when ``error`` ends the app."""
@@ -139,11 +137,6 @@ class FailingApp(App[None]):
     def _fatal_error(self) -> None:
         self._exit_renderables.append(Text(self.failure_words(self._exception or RuntimeError("unknown"))))
         self._close_messages_no_wait()
-
-
-def install_parser() -> None:
-    """Have Textual's drivers read keys with the parser of this module."""
-    linux_driver.XTermParser = _Parser  # pyright: ignore[reportPrivateImportUsage]
 
 
 class Burst(events.Event):
@@ -172,7 +165,8 @@ class _Parser(XTermParser):
     def feed(self, data: str) -> Iterable[Message]:
         """Return the events of one read; its keys together where they are text."""
         found = list(super().feed(data))
-        if sum(is_text(event) or _is_alt(event) for event in found) < _TEXT:
+        alt = (isinstance(e, events.Key) and e.character and e.key.startswith(ALT) for e in found)  # or esc
+        if sum(map(bool, alt)) + sum(map(is_text, found)) < _TEXT:
             return found
         parts: list[Message] = []
         for typed, group in groupby(found, lambda event: isinstance(event, events.Key | events.Paste)):
@@ -193,13 +187,11 @@ class _Parser(XTermParser):
             yield events.Key(f"{ALT}{name}", key.character) if alt else key
 
 
+linux_driver.XTermParser = _Parser  # pyright: ignore[reportPrivateImportUsage]
+
+
 def is_text(event: Message) -> TypeGuard[events.Key]:
     """Whether a key writes a character: printable, or a joiner or special space that is part of a word."""
     if not isinstance(event, events.Key) or not event.character or "+" in event.key:
         return False
     return unicodedata.category(event.character[0]) not in ("Cc", "Cs")
-
-
-def _is_alt(event: Message) -> bool:
-    """Whether a key may be an escape and a character right behind it."""
-    return isinstance(event, events.Key) and event.character is not None and event.key.startswith(ALT)

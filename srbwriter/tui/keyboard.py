@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -26,7 +25,7 @@ from textual.widgets import Input
 
 from srbwriter.tui.prose import Prose
 
-from .driver import ALT, ESC, ESCAPE_FIRST, Burst, Typed, install_parser, is_text, report_error
+from .driver import ALT, ESC, ESCAPE_FIRST, Burst, Typed, is_text, report_error
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
@@ -36,21 +35,13 @@ _MOST_TYPED = 60  # characters of one read that may have been typed
 _CHAINS = 2  # a key bubbles up to the app, and its action can send another message that bubbles up
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A key or paste in the queue. ``burst`` is the read in which it arrived, if that was text."""
-
-    event: events.Key | events.Paste
-    burst: Burst | None = None
-
-
 class Keyboard:
     """The queue of keys in front of an app. ``deliver`` sends one to the focused widget."""
 
     def __init__(self, app: App, deliver: Callable[[events.Event], Awaitable[None]]) -> None:
-        install_parser()
         self._app, self._deliver = app, deliver
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[tuple[bool, deque[events.Key | events.Paste]]] = deque()
+        """Keys that arrived in one read of the terminal, and whether what they type is text."""
         self._task: asyncio.Task[None] | None = None
         self._open = False
 
@@ -71,11 +62,8 @@ class Keyboard:
 
     def take(self, event: events.Key | events.Paste | Burst) -> None:
         """Add a key, a paste or a burst to the queue."""
-        burst = event if isinstance(event, Burst) else None
-        for key in event.keys if isinstance(event, Burst) else [event]:
-            first = isinstance(key, events.Key) and key.key == ESCAPE_FIRST
-            ready = events.Key("escape", ESC) if first else key
-            self._waiting.append(_Waiting(ready, burst))
+        keys = event.keys if isinstance(event, Burst) else [event]
+        self._waiting.append((isinstance(event, Burst), deque(keys)))
         self._start()
 
     def _start(self) -> None:
@@ -95,23 +83,27 @@ class Keyboard:
             await self._settled(target)
 
     def _next(self) -> events.Key | events.Paste:
-        """Remove the next key or paste from the queue; the text of a burst is returned as one paste."""
-        waiting = self._waiting.popleft()
-        event, burst = waiting.event, waiting.burst
-        if isinstance(event, events.Key) and self._is_two(event):
-            self._waiting.appendleft(_Waiting(_behind_escape(event), burst))
-            return events.Key("escape", ESC)
-        if burst is None or not is_text(event):
-            return event
-        keys = [event]
-        while self._waiting and self._waiting[0].burst is burst and is_text(key := self._waiting[0].event):
-            keys.append(key)
+        """Remove the next key or paste from the queue; the text of one read is returned as one paste."""
+        is_burst, keys = self._waiting[0]
+        event = keys.popleft()
+        if isinstance(event, events.Key) and event.key == ESCAPE_FIRST:
+            event = events.Key("escape", ESC)
+        elif isinstance(event, events.Key) and self._is_two(event):
+            keys.appendleft(_behind_escape(event))
+            event = events.Key("escape", ESC)
+        elif is_burst and is_text(event):
+            run = [event]
+            while keys and is_text(key := keys[0]):
+                run.append(key)
+                keys.popleft()
+            text = "".join(key.character or "" for key in run)
+            if self._app.write_screen.is_run_of_commands(text):
+                self._waiting.appendleft((False, deque(run[1:])))
+            else:
+                event = Typed(text) if len(text) <= _MOST_TYPED else events.Paste(text)
+        while self._waiting and not self._waiting[0][1]:
             self._waiting.popleft()
-        text = "".join(key.character or "" for key in keys)
-        if self._app.write_screen.is_run_of_commands(text):
-            self._waiting.extendleft(map(_Waiting, reversed(keys[1:])))
-            return event
-        return Typed(text) if len(text) <= _MOST_TYPED else events.Paste(text)
+        return event
 
     async def _claimed(self, event: events.Key | events.Paste) -> bool:
         """Return True if the write screen used the key itself, or the text has no receiver."""

@@ -27,14 +27,6 @@ PANES = Key(
     "top",
     "what a branch shows while it grows beyond its pane: its beginning, or its end",
 )
-FPS = Key[int | None](
-    "interface.fps",
-    INTEGER,
-    None,
-    "paints a second while branches are being written; fewer over a network",
-    minimum=1,
-    maximum=60,
-)
 TEXT_WIDTH = Key("interface.text_width", INTEGER, 76, "widest line of the story, in characters", minimum=30)
 CONTINUE = Key("interface.continue", SWITCH, True, "write new branches as soon as one is picked")
 REDUCED_MOTION = Key("interface.reduced_motion", SWITCH, False, "no animation")
@@ -63,11 +55,8 @@ def own_keys() -> list[Key[str]]:
     ]
 
 
-CHAPTER_GOAL = Key("interface.chapter_goal", INTEGER, 0, "words of a chapter; 0 is no goal", minimum=0)
-
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, LAYOUT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS, GOAL,
-    CHAPTER_GOAL,
+    THEME, LAYOUT, PANES, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

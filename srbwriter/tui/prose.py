@@ -11,10 +11,10 @@ A paragraph is shown with as many characters as it has: what is not to be seen, 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import regex
 from rich.cells import cell_len
@@ -96,23 +96,14 @@ def wrap(text: str, width: int, start: int = 0) -> Iterator[int]:
             used += cells
 
 
-def rewrap(old: Sequence[int], text: str, width: int, start: int, end: int, length: int) -> list[int]:
-    """Return the rows of ``text``, in which ``length`` characters took the place of ``start`` to ``end``.
+def rewrap(old: Sequence[int], text: str, width: int, start: int) -> list[int]:
+    """Return the rows of ``text``, which is as it was up to ``start``; ``old`` are the rows before that.
 
-    ``old`` are the rows before that. The first row wraps as before, and so does all from where a row begins
-    that began before, so a key in a long paragraph costs no more than in a short one.
+    What stands before wraps as before, so a key at the end of a long paragraph costs no more than of a short
+    one.
     """
-    kept = max(1, bisect_right(old, start) - 2)  # a shortened word may move up by a row
-    rows, grown = list(old[:kept]), length - (end - start)
-    for row in wrap(text, width, rows[-1]):
-        rows.append(row)
-        if (
-            row > start + length
-            and (at := bisect_left(old, row - grown)) < len(old)
-            and old[at] == row - grown
-        ):
-            return [*rows, *(row + grown for row in old[at + 1 :])]
-    return rows
+    rows = list(old[: max(1, bisect_right(old, start) - 2)])  # a shortened word may move up by a row
+    return [*rows, *wrap(text, width, rows[-1])]
 
 
 def drawable(text: str) -> str:
@@ -391,7 +382,9 @@ class Prose(Keyed, Widget, can_focus=True):
         if changed:
             self.refresh(*changed)
         if self.has_focus and self.CURSOR:
-            self.app.cursor_position = self.content_region.offset + self._cursor_offset()
+            row = next((y for y, row in enumerate(self._rows) if row.here), 0)
+            at = Offset(self._column(self.cursor), row + self.TOP_ROWS)
+            self.app.cursor_position = self.content_region.offset + at
 
     def _clamp(self) -> None:
         """Show no rows behind the end of the text or of the first paragraph, as long as there are others."""
@@ -424,10 +417,6 @@ class Prose(Keyed, Widget, can_focus=True):
             if low < first + len(shown) and high > first
         )
         return _Row(place, first, last, shown, inside, here)
-
-    def _cursor_offset(self) -> Offset:
-        row = next((y for y, row in enumerate(self._rows) if row.here), 0)
-        return Offset(self._column(self.cursor), row + self.TOP_ROWS)
 
     # ---- painting
 
@@ -511,8 +500,7 @@ class Prose(Keyed, Widget, can_focus=True):
         if rows is not None and end <= last and "\n" not in words:
             shown = self._shown(first, last + grown)[0]
             if shown not in self._wrapped:
-                fresh = rewrap(rows, shown, self._width, start - first, end - first, len(words))
-                self._wrapped[shown] = fresh
+                self._wrapped[shown] = rewrap(rows, shown, self._width, start - first)
 
     def replace(self, start: int, end: int, words: str) -> None:
         """Replace characters as the writer does: the cursor goes behind them, and it can be undone."""
@@ -600,17 +588,9 @@ class Prose(Keyed, Widget, can_focus=True):
         return self._span(self._top)[0] if self._room else self.begin
 
     @property
-    def rows_below(self) -> int:
-        """The number of rows below the visible ones; wraps the whole text."""
-        row = self._shift(self._top, self._height - 1)
-        last, count = self._row_of(len(self.text)), 0
-        while row < last:
-            end, _, breaks = self._layout(row[0])
-            if row[0] == last[0]:
-                return count + last[1] - row[1]
-            count += len(breaks) - row[1]
-            row = end + 1, 0
-        return count
+    def ends_below(self) -> bool:
+        """Whether the end of the text is below what is visible."""
+        return not self._is_visible(self._row_of(len(self.text)))
 
     def scroll_rows(self, rows: int) -> None:
         """Scroll; the cursor stays where it is."""
@@ -764,8 +744,3 @@ class Prose(Keyed, Widget, can_focus=True):
     def watch_has_focus(self, _has_focus: bool) -> None:
         super().watch_has_focus(_has_focus)
         self.update()
-
-    def go_end(self) -> Self:
-        """Put the cursor behind the last character."""
-        self.move_to(len(self.text))
-        return self

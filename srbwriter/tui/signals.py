@@ -30,19 +30,13 @@ def obey_signals(app: App) -> None:
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, app.set_timer, _KEYS_SECONDS, partial(_end, app, number))
     if isinstance(driver := driver_of(app), TerminalDriver):
-        driver.before_stop = partial(_keep_before_stop, app)
+        driver.before_stop = partial(_save, app)  # a stopped program may never be continued
     if os.name == "posix" and os.isatty(0):
-        app.set_interval(_LOOK_SECONDS, partial(_notice_hang_up, app))
+        # No signal comes if the shell of a terminal that goes has ended first.
+        app.set_interval(_LOOK_SECONDS, lambda: os.isatty(0) or _end(app, signal.SIGHUP))
 
 
-def _notice_hang_up(app: App) -> None:
-    """End as after SIGHUP if the terminal is gone; no signal comes if its shell ended first."""
-    if not os.isatty(0):
-        _end(app, signal.SIGHUP)
-
-
-def _keep_before_stop(app: App) -> None:
-    """Save everything: a stopped program may never be continued."""
+def _save(app: App) -> None:
     app.write_screen.keep_view()
     with contextlib.suppress(StoryError):
         app.session.save()

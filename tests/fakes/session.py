@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,7 +127,7 @@ class FakeSession:
         kinds = (LookAhead, Tokens, Rewriting, Steering)
         self.instruments: tuple[Instrument, ...] = tuple(kind(cast(Any, self)) for kind in kinds)
         self.look_ahead, self.tokens, self.rewriting, self.steering = self.instruments
-        self.book = SimpleNamespace(later=lambda act: None, offer_name=None, parts=list)
+        self.book = SimpleNamespace(later=lambda act: Future(), offer_name=None, parts=list)
 
     def would_ask(self, index: int | None, upto: int | None) -> None:
         """Nothing is asked for by itself."""

@@ -172,6 +172,11 @@ def foot(screen: str) -> str:
     return "\n".join(screen.splitlines()[-2:])
 
 
+def picks(screen: str) -> bool:
+    """Whether digits pick while the story has the keys."""
+    return "STORY" in foot(screen) and "1–9 pick" in foot(screen)
+
+
 def says_not_saved(screen: str) -> bool:
     """Whether the line at the foot says that words are not safe."""
     return "not saved" in foot(screen).lower()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter import cli
-from tests.terminal.support import READ, choose, ended, says_saved, text_of
+from tests.terminal.support import READ, choose, ended, picks, says_saved, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
@@ -22,11 +22,11 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     terminal.start("--n", "4", "--max-tokens", "16", "--seed", "3")
     terminal.wait_for("Choose an opening")
     terminal.press(ENTER)
-    terminal.wait_for("type to write")
+    terminal.wait(picks, "digits that pick")
     first = ended_branches(terminal, "four branches of the opening")
 
     terminal.press(b"3")
-    terminal.wait(lambda screen: screen != first and "type to write" in screen, "a pick")
+    terminal.wait(lambda screen: screen != first and picks(screen), "a pick")
     ended_branches(terminal, "four branches after the pick")
     terminal.press(CTRL_Z)
     terminal.wait(
@@ -43,7 +43,7 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     terminal.press(RIGHT)
     terminal.wait_for("BRANCH")
     terminal.press(b"w", b"w", ENTER)
-    terminal.wait_for("type to write")
+    terminal.wait(picks, "digits that pick")
     ended_branches(terminal, "four branches after a part")
 
     terminal.press(F3)

@@ -11,7 +11,7 @@ from srbwriter import paths
 from srbwriter.story import ROOT, Story
 from srbwriter.tui.dialogs.openings import SamplePrompt, read_prompt
 from tests.fakes.instruct_model import make_instruct
-from tests.terminal.support import READ, ended, text_of
+from tests.terminal.support import READ, ended, picks, text_of
 from tests.terminal.terminal import CTRL_Q, ENTER, ESC, Terminal
 
 F8 = b"\x1b[19~"
@@ -39,7 +39,7 @@ def begin(terminal: Terminal, model: Path, sample: SamplePrompt) -> Path:
     assert max(places) == places[-1], "a sample for base models comes after all of them"
     place = sorted(places).index(places[titles.index(sample.title)])
     terminal.press(*[DOWN] * place, ENTER)
-    terminal.wait(lambda shown: "type to write" in shown and ended(shown), "branches have ended")
+    terminal.wait(lambda shown: picks(shown) and ended(shown), "branches have ended")
     return file
 
 

@@ -21,7 +21,6 @@ PROMPTS = {
     "search": (in_menu("search"), "Words to find"),
     "export": (in_menu("export"), "Export to which"),
     "import": (in_menu("import"), "Import which"),
-    "edit, then pick": (b"o", "picks it"),
     "find": (CTRL_F, "Find"),
     "commands": (CTRL_P, "No matches"),
     "settings": (b"\x1b[21~", "Settings"),
@@ -38,9 +37,9 @@ def leave(terminal: Terminal) -> None:
     """Press escape until the branches have the keys; a sheet that was changed asks first."""
     terminal.wait(lambda shown: not on_branches(shown), "a prompt that has the keys")
     terminal.press(ESC)
-    ends = "discards your changes", "tab branches"  # of a sheet, and of the side panel
+    ends = "discards your changes", "STORY"  # of a sheet, and of the side panel
     shown = terminal.wait(lambda shown: on_branches(shown) or any(words in shown for words in ends), "an end")
-    if "tab branches" in shown:
+    if "STORY" in foot(shown):
         terminal.press(TAB)
         shown = terminal.wait(on_branches, "the branches' keys")
     if not on_branches(shown):

@@ -17,9 +17,9 @@ def test_a_held_key_marks_words_escape_chooses_nothing_and_prose_is_prose(termin
     terminal.wait(lambda _: len(terminal.underlined()) >= 4, "four words that are marked")
     assert text_of(file) == OPENING and "BRANCH 1" in foot(terminal.screen)
     terminal.press(ESC + F1)
-    terminal.wait_for("Re-roll this")
+    terminal.wait_for("Move between the")
     terminal.press(ESC)
-    terminal.wait_without("Re-roll this")
+    terminal.wait_without("Move between the")
     for letter in "dew":  # commands, each of them
         terminal.press(letter.encode())
         terminal.rest(STEADY)

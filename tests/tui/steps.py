@@ -65,5 +65,6 @@ async def ended(bench: Bench) -> None:
     while bench.app.transfers.busy:
         assert time.monotonic() < begun + LONG, "it does not end"
         await asyncio.sleep(0.02)
-        bench.screen.pump.flush()
+        if bench.screen.is_mounted:
+            bench.screen.pump.flush()
     await bench.pilot.pause()

@@ -34,7 +34,7 @@ def test_the_example_theme_names_what_a_theme_has() -> None:
 KEYS = {
     "first-story.md": """
         ctrl+z undo, ctrl+n generate, w take, d take, f take, a take, enter pick, r reroll, k kill,
-        o edit_pick, tab switch, F1 help, ctrl+g menu, F3 tree, ctrl+q quit
+        tab switch, F1 help, ctrl+g menu, F3 tree, ctrl+q quit
     """,
     "better-model.md": """
         ctrl+g menu, - fewer

@@ -12,7 +12,7 @@ from tests.tui.conftest import OpenBench
 @pytest.mark.parametrize(
     ("parts", "hidden", "width", "expected"),
     [
-        (["▸ writing", "", ""], 4, 24, " 3 ▸ writing          ↓4"),
+        (["▸ writing", "", ""], True, 24, " 3 ▸ writing           ↓"),
         (["", "ready · ★", ""], 0, 16, " 3 ready · ★    "),
         (["▸ writing", "ready · temp 0.71", ""], 0, 28, " 3 ▸ writing · ready · tem… "),
         ([], 0, 8, " 3      "),

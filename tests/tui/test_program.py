@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,3 +127,17 @@ def test_the_desktops_clipboard_is_used_where_there_is_a_desktop(
     assert clipboard.native_tool() is None
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     assert clipboard.native_tool() == [str(tool)]
+
+
+async def test_a_message_takes_the_place_of_the_one_before_but_not_of_an_error(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+
+        async def shown(words: str, **severity: Any) -> list[str]:
+            bench.app.notify(words, **severity)
+            await bench.pilot.pause()
+            return [toast.message for toast in bench.app._notifications]
+
+        await shown("Saved.")
+        assert await shown("Copied.") == ["Copied."]
+        assert await shown("The disk is full.", severity="error") == ["The disk is full."]
+        assert await shown("Nothing to undo.") == ["The disk is full.", "Nothing to undo."]

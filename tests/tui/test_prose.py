@@ -37,7 +37,7 @@ def test_a_key_in_a_paragraph_wraps_it_as_if_it_were_new() -> None:
         )
         after = text[:start] + words + text[end:]
         before = [0, *wrap(text, width)]
-        assert rewrap(before, after, width, start, end, len(words)) == [0, *wrap(after, width)], (text, after)
+        assert rewrap(before, after, width, start) == [0, *wrap(after, width)], (text, after)
         text = after
 
 
@@ -46,7 +46,7 @@ async def test_one_backspace_removes_one_of_what_is_seen(seen: str) -> None:
     app = Page(f"a{seen}{seen}b")
     async with app.run_test(size=(40, 6)) as pilot:
         app.prose.focus()
-        app.prose.go_end()
+        app.prose.action_move("end")
         await pilot.press("left", "backspace")
         assert app.prose.text == f"a{seen}b"
         await pilot.press("left", "delete")
@@ -57,7 +57,7 @@ async def test_emphasis_and_headings_are_shown_as_such_and_their_source_under_th
     app = Page("# The *lamp*\n\nIt was **dark** and *cold*; 2 * 3 * 4.\n")
     async with app.run_test(size=(60, 8)) as pilot:
         app.prose.focus()
-        app.prose.go_end()
+        app.prose.action_move("end")
         await pilot.pause()
         assert shown(app)[0] == "The lamp"
         assert shown(app)[2] == "It was dark and cold; 2 * 3 * 4."

@@ -83,6 +83,6 @@ async def test_the_screens(open_bench: OpenBench) -> None:
             compare(bench, name)
             await bench.press("escape")
             assert bench.app.screen is bench.screen
-        offer_openings(bench.screen)
+        bench.screen.attend(offer_openings(bench.screen))
         await bench.pilot.pause()
         compare(bench, "openings")

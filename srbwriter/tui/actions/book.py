@@ -9,11 +9,11 @@ from srbwriter.session.so_far import Part, Summary
 from srbwriter.story.model import counted
 from srbwriter.story.outline import words_with_scenes
 from srbwriter.tui import options
-from srbwriter.tui.actions.instruments import when_done
+from srbwriter.tui.actions.instruments import answer_of
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.write.status import bar
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
@@ -47,7 +47,7 @@ def chapter(screen: WriteScreen) -> None:
 
 
 @command(CHAPTERS, "Chapters")
-def chapters(screen: WriteScreen) -> None:
+async def chapters(screen: WriteScreen) -> None:
     """List chapters and scenes with their words, and go to one."""
     text, found = screen.editor.text, screen.session.story.outline()
     if not found:
@@ -61,12 +61,11 @@ def chapters(screen: WriteScreen) -> None:
         title = f"{words_with_scenes(found, index):>6}  {here.title or f'  {here.shown}  {first}'}"
         choices.append(Choice(here.begin, title, preview=preview or "(no words)"))
 
-    def chosen(start: int) -> None:
+    at = max((each.begin for each in found if each.begin <= screen.editor.cursor), default=None)
+    start = await screen.app.ask(Picker("Chapters with their words", choices, at=at))
+    if start is not None:
         screen.go_to_story()
         _go(screen, start)
-
-    at = max((each.begin for each in found if each.begin <= screen.editor.cursor), default=None)
-    screen.ask(Picker("Chapters with their words", choices, at=at), chosen)
 
 
 @command(CHAPTERS, "Move the chapter up", writes=True)
@@ -108,7 +107,7 @@ def _part_here(screen: WriteScreen) -> Part | None:
 
 
 @command(BOOK, "The story so far")
-def so_far(screen: WriteScreen) -> None:
+async def so_far(screen: WriteScreen) -> None:
     """Read and edit the summaries that the model reads of chapters that its window no longer holds."""
     if (here := _part_here(screen)) is None:
         return
@@ -120,7 +119,9 @@ def so_far(screen: WriteScreen) -> None:
         Choice(part, part.title, about(summary), summary.text if summary is not None else _NO_SUMMARY)
         for part, summary in screen.session.book.parts()
     ]
-    screen.ask(Picker("The story so far", choices, at=here), lambda part: _edit_summary(screen, part))
+    part = await screen.app.ask(Picker("The story so far", choices, at=here))
+    if part is not None:
+        _edit_summary(screen, part)
 
 
 def _edit_summary(screen: WriteScreen, part: Part) -> None:
@@ -156,16 +157,16 @@ def _outline(screen: WriteScreen, text: str) -> None:
 
 
 @command(BOOK, "Propose a line for the outline", writes=True)
-def propose_line(screen: WriteScreen) -> None:
+async def propose_line(screen: WriteScreen) -> None:
     """Let the model say in one sentence what happens in the chapter with the cursor; you edit or drop it."""
     book = screen.session.book
     if (part := _part_here(screen)) is not None:
-        asked = book.propose_line(part)
-        when_done(screen, asked, lambda: _outline(screen, f"{book.outline}\n{asked.result()}".lstrip("\n")))
+        line = await answer_of(screen, book.propose_line(part))
+        _outline(screen, f"{book.outline}\n{line}".lstrip("\n"))
 
 
 @command(BOOK, "Add to the lorebook", writes=True)
-def add_to_lore(screen: WriteScreen) -> None:
+async def add_to_lore(screen: WriteScreen) -> None:
     """Let the model write two sentences about the selected name from its passages; you edit or drop them."""
     session, book = screen.session, screen.session.book
     name = " ".join(screen.editor.selected.split()) or book.offered
@@ -176,26 +177,17 @@ def add_to_lore(screen: WriteScreen) -> None:
     def take(words: str) -> bool:
         return screen.guarded(lambda: book.add_entry(name, words))
 
-    def show() -> None:
-        about = f"The model reads this where “{name}” occurs. Written by the model: read it over."
-        draft = session.draft(f"entry on {name}")
-        screen.app.push_screen(Sheet(f"Lorebook: {name}", asked.result(), about, take, draft, "adds it"))
-
-    asked = book.propose_entry(name)
-    when_done(screen, asked, show)
+    entry = await answer_of(screen, book.propose_entry(name))
+    about = f"The model reads this where “{name}” occurs. Written by the model: read it over."
+    draft = session.draft(f"entry on {name}")
+    screen.app.push_screen(Sheet(f"Lorebook: {name}", entry, about, take, draft, "adds it"))
 
 
 @command(BOOK, "Words by day")
 def words_by_day(screen: WriteScreen) -> None:
-    """Show the words of each day, and of this chapter, beside your goals."""
-    preferences, days = screen.app.preferences, screen.session.story.days()
-    goal, wanted = preferences[options.GOAL], preferences[options.CHAPTER_GOAL]
-    chapter = chapter_words(screen)
+    """Show the words of each day, beside your goal."""
+    goal, days = screen.app.preferences[options.GOAL], screen.session.story.days()
     lines = ["Words by day", f"Goal of a day: {counted(goal, 'word') if goal else 'none (interface.goal)'}"]
-    if wanted:
-        lines.append(f"This chapter: {chapter} of {wanted}  {bar(chapter / wanted)}")
-    else:
-        lines.append(f"This chapter: {counted(chapter, 'word')}; no goal (interface.chapter_goal)")
     lines.append("" if days else "Nothing is written yet.")
     most = max([goal, 1, *(day.words for day in days.values())])
     for day, progress in reversed(days.items()):
@@ -203,12 +195,3 @@ def words_by_day(screen: WriteScreen) -> None:
         minutes = f"{progress.seconds / 60:.0f} min"
         lines.append(f"{day}  {progress.words:>6}  {bar(progress.words / most, 24)}  {minutes:>8}{reached}")
     screen.app.push_screen(Confirm("\n".join(lines), {"escape": "goes back"}))
-
-
-def chapter_words(screen: WriteScreen) -> int:
-    """Return the words of the chapter with the cursor."""
-    found = screen.session.story.outline()
-    starts = [at for at, one in enumerate(found) if one.title and one.begin <= screen.editor.cursor]
-    if not starts:
-        return screen.session.story.words(screen.session.node) - sum(one.words for one in found)
-    return words_with_scenes(found, starts[-1])

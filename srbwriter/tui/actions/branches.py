@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
@@ -12,13 +11,12 @@ from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
 from srbwriter.tui import options
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
-from srbwriter.tui.dialogs.ask import Confirm, Sheet
-from srbwriter.tui.dialogs.base import hide_help
+from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.base import helps, switch_help
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_words import state_words
 
 if TYPE_CHECKING:
-    from srbwriter.engine.generation import Branch
     from srbwriter.tui.write.branch_pane import BranchPane
     from srbwriter.tui.write.screen import WriteScreen
 
@@ -45,7 +43,7 @@ def pick(screen: WriteScreen, pane: BranchPane) -> None:
 
 
 def _pick(screen: WriteScreen, index: int, upto: int | None = None) -> bool:
-    """Append a branch, or its first ``upto`` characters, to the story; see :func:`_ask_if_stale`.
+    """Append a branch, or its first ``upto`` characters, to the story.
 
     Return False, and say why, if there is nothing to append.
     """
@@ -55,24 +53,22 @@ def _pick(screen: WriteScreen, index: int, upto: int | None = None) -> bool:
     elif not current.branches[index].text.strip():
         words = f"Branch {index + 1} has no words yet."
     else:
-        _ask_if_stale(screen, index, "picks it anyway", lambda: _take(screen, index, upto))
+        if screen.session.stale:
+            screen.attend(_take_stale(screen, index, upto))
+        else:
+            _take(screen, index, upto)
         return True
     screen.notify(words)
     return False
 
 
-def _take(screen: WriteScreen, index: int, upto: int | None = None, text: str | None = None) -> None:
-    """Append a branch to the story, and write new branches if the writer has chosen that.
-
-    Args:
-        screen: the write screen.
-        index: the branch.
-        upto: number of characters to take; None means all.
-        text: the text to take instead, if the writer edited it.
-    """
+def _take(screen: WriteScreen, index: int, upto: int | None = None) -> None:
+    """Append a branch, or its first ``upto`` characters, to the story, and write new branches if the writer
+    has chosen that."""
     session, pane = screen.session, screen.grid.panes[index]
     pane.pull()
-    if text is None and pane.thoughts.end:  # thoughts do not belong to the story
+    text = None
+    if pane.thoughts.end:  # thoughts do not belong to the story
         text, upto = pane.text[:upto], None
     before = session.node
     try:
@@ -83,20 +79,22 @@ def _take(screen: WriteScreen, index: int, upto: int | None = None, text: str | 
             screen.leave_panes()
 
 
-def _ask_if_stale(screen: WriteScreen, index: int, meaning: str, act: Callable[[], object]) -> None:
-    """Run ``act`` on branch ``index``; if the branch was written for an earlier text, ask first.
-
-    ``meaning`` describes ``act`` in the question.
-    """
-    if not screen.session.stale:
-        act()
-        return
+async def _take_stale(screen: WriteScreen, index: int, upto: int | None) -> None:
+    """Ask before a branch that was written for an earlier text is appended."""
     question = f"Branch {index + 1} was written for an earlier text; the words before it have changed."
-    answers = {"enter": "writes new branches for the text as it is", "t": meaning, "escape": "goes back"}
-    screen.ask(Confirm(question, answers), lambda key: act() if key == "t" else screen.run("generate"))
+    answers = {
+        "enter": "writes new branches for the text as it is",
+        "t": "picks it anyway",
+        "escape": "goes back",
+    }
+    key = await screen.app.ask(Confirm(question, answers))
+    if key == "t":
+        _take(screen, index, upto)
+    elif key == "enter":
+        screen.run("generate")
 
 
-@command(THIS_BRANCH, "Re-roll this branch", "r", foot="re-roll")
+@command(THIS_BRANCH, "Re-roll this branch", "r")
 def reroll(screen: WriteScreen, pane: BranchPane) -> None:
     """Write this branch again from the start with a new seed; the others continue."""
     _steer(screen, pane, "reroll")
@@ -144,38 +142,6 @@ def extend(screen: WriteScreen, pane: BranchPane) -> None:
 def rewind(screen: WriteScreen, pane: BranchPane) -> None:
     """Drop the branch's last sentence and continue from there with a new seed."""
     _steer(screen, pane, "rewind", sentences=1)
-
-
-@command(THIS_BRANCH, "Edit, then pick", "o", writes=True)
-def edit_pick(screen: WriteScreen, pane: BranchPane) -> None:
-    """Edit the branch's text, then add the edited text to the story."""
-    branch, index = pane.branch, pane.index
-    if branch is None or not branch.text:
-        screen.notify("There is nothing to edit here yet.")
-    else:
-        _ask_if_stale(screen, index, "edits it all the same", lambda: _edit_pick(screen, index, branch))
-
-
-def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
-    session = screen.session
-    if branch.live:
-        session.steer(index, "pause" if session.capabilities.has("pause") else "stop")
-    text = session.joined(index)
-    draft = session.draft(f"branch {index + 1}:{status.node_of(session, index)}")
-
-    def take(edited: str) -> bool:
-        before = session.node
-        screen.guarded(lambda: _take(screen, index, text=edited))
-        return session.node != before  # True too if the pick worked and only the next round failed
-
-    def closed(picked: str | None) -> None:
-        current = session.round
-        if picked is None and current is not None and current.branches[index].live:
-            session.steer(index, "resume")
-
-    about = "Picking adds this text to the story; the branch itself does not change."
-    sheet = Sheet(f"Branch {index + 1}", text, about, take, draft, "picks it")
-    screen.app.push_screen(sheet, closed)
 
 
 @command(THIS_BRANCH, "Copy this branch", "c")
@@ -232,9 +198,9 @@ def back(screen: WriteScreen) -> None:
     # It never moves the focus: keys pressed next would be words where commands were meant, or commands
     # where words were.
     pane = screen.grid.pane if screen.on_branch else None
-    if hide_help(screen):
-        return
-    if screen.quiet:
+    if helps(screen):
+        switch_help(screen)
+    elif screen.quiet:
         screen.be_loud()
     elif pane is not None and pane.take is not None:
         pane.take_to(0)

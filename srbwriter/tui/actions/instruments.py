@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from srbwriter.config import keys
 from srbwriter.session.ahead import MODES, LookAhead
@@ -57,9 +57,9 @@ def context(screen: WriteScreen) -> None:
 
 
 @command(KNOBS, "Change the model")
-def model(screen: WriteScreen) -> None:
+async def model(screen: WriteScreen) -> None:
     """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
-    choose_model(screen)
+    await choose_model(screen)
 
 
 _AHEAD = {
@@ -77,7 +77,6 @@ def look_ahead(screen: WriteScreen) -> None:
     note = preferences.put(keys.LOOK_AHEAD, mode) or ""
     screen.app.apply_preferences()
     why_not = LookAhead.of(screen.session).why_not
-    screen.app.clear_notifications()  # pressed thrice, it says what holds now
     screen.notify(f"{f'Not now: {why_not}.' if why_not else _AHEAD[mode]} {note}".rstrip())
 
 
@@ -101,18 +100,13 @@ _COLOURS = (
 
 
 @command(INSTRUMENTS, "Colour words")
-def colour_tokens(screen: WriteScreen) -> None:
+async def colour_tokens(screen: WriteScreen) -> None:
     """Colour the story by who wrote it, or those words of branches that the model found unlikely."""
     app = screen.app
-
-    def chosen(mode: str) -> None:
-        note = app.preferences.put(options.COLOUR_TOKENS, mode)
+    picker = Picker("Colours of words", _COLOURS, at=app.preferences[options.COLOUR_TOKENS])
+    if (mode := await app.ask(picker)) is not None:
         screen.session.keep()  # typing must be in the story before its authors are shown
-        app.apply_preferences()
-        if note:
-            screen.notify(note)
-
-    screen.ask(Picker("Colours of words", _COLOURS, at=app.preferences[options.COLOUR_TOKENS]), chosen)
+        app.change(options.COLOUR_TOKENS, mode)
 
 
 @command(INSTRUMENTS, "Banned phrases", writes=True)
@@ -195,13 +189,7 @@ def steer(screen: WriteScreen, pane: BranchPane) -> None:
     screen.app.push_screen(Ask(question, steering.note(index), take, draft))
 
 
-_LOOKS = 0.05  # seconds between two looks at what the model says
-
-
-def when_done(screen: WriteScreen, asked: Future[Any], show: Callable[[], object]) -> None:
-    """Call ``show``, which opens a dialog, once the model has answered and the writer neither types nor is
-    in another dialog."""
-    if not (asked.done() and screen.on_top and screen.app.writer_rests):
-        screen.editor.set_timer(_LOOKS, lambda: when_done(screen, asked, show))
-    else:
-        screen.guarded(show)
+async def answer_of(screen: WriteScreen, asked: Future[str]) -> str:
+    """Return the model's answer once a dialog may open: the writer neither types nor is in another one."""
+    await screen.app.until(lambda: asked.done() and screen.on_top and screen.app.writer_rests)
+    return asked.result()

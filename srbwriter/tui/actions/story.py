@@ -25,13 +25,12 @@ from srbwriter.tui.story.find import FindBar, place_after
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
-    from srbwriter.formats.transfer import Landed
     from srbwriter.tui.write.screen import WriteScreen
 
 STORY, STORIES = "Story", "Stories"
 
 
-@command(STORY, "Undo", anywhere="ctrl+z")
+@command(STORY, "Undo", anywhere="ctrl+z", foot="undo")
 def undo(screen: WriteScreen) -> None:
     """Undo the last change to the story: a pick or your own words."""
     undone = screen.session.undo()
@@ -78,10 +77,10 @@ def replace(screen: WriteScreen) -> None:
 
 
 @command(STORY, "Save now", anywhere="ctrl+s")
-def save(screen: WriteScreen) -> None:
+async def save(screen: WriteScreen) -> None:
     """Save now and wait until the disk has everything; saving is automatic otherwise."""
     if screen.session.story.damage is not None:
-        tell_damage(screen)
+        await tell_damage(screen)
         return
     refuse(screen.session.story)
     screen.session.save()
@@ -89,18 +88,19 @@ def save(screen: WriteScreen) -> None:
 
 
 @command(STORY, "Begin with a sample", writes=True)
-def openings(screen: WriteScreen) -> None:
+async def openings(screen: WriteScreen) -> None:
     """Choose an opening and have branches written at once; if the story has text, begin a new one."""
     if screen.session.text().strip():
         screen.run("new_story")
     else:
-        offer_openings(screen)
+        await offer_openings(screen)
 
 
 @command(STORY, "Export the story")
-def export(screen: WriteScreen) -> None:
+async def export(screen: WriteScreen) -> None:
     """Write the story to a file; its extension chooses the format: a book, Word, text or JSON."""
     from srbwriter import formats  # imported late: the formats would slow down the start
+    from srbwriter.formats import transfer
 
     labels: dict[str, str] = {}
     for form in formats.writable():
@@ -111,12 +111,19 @@ def export(screen: WriteScreen) -> None:
     def take(name: str) -> bool:
         return not name.strip() or screen.guarded(lambda: _format_of(_path(name)))
 
-    def answered(name: str) -> None:
-        if name.strip():
-            _export(screen, _path(name))
-
-    name = f"{library.file_name(screen.session.story.title)}.md"
-    screen.ask(Ask(question, name, take, select=True), answered)
+    app, story = screen.app, screen.session.story
+    name = await app.ask(Ask(question, f"{library.file_name(story.title)}.md", take, select=True))
+    if not name or not name.strip():
+        return
+    target = _path(name)
+    answers = {"r": "replaces it", "escape": "keeps it"}
+    exists = target.exists()
+    if exists and await app.ask(Confirm(f"{target} exists.", answers)) is None:
+        return
+    screen.session.save()
+    work = transfer.Export(story.file, target, _format_of(target), force=exists)
+    if landed := await app.transfers.run("export", target.name, work):
+        screen.notify(f"Exported to {landed.path}.")
 
 
 def _format_of(target: Path) -> str:
@@ -128,25 +135,6 @@ def _format_of(target: Path) -> str:
     return form.name
 
 
-def _export(screen: WriteScreen, target: Path) -> None:
-    """Begin to write a file; ask before one is replaced."""
-    from srbwriter.formats import transfer
-
-    def begin() -> None:
-        screen.session.save()
-        work = transfer.Export(screen.session.story.file, target, _format_of(target), force=exists)
-        screen.app.transfers.begin("export", target.name, work, ended)
-
-    def ended(landed: Landed) -> None:
-        screen.notify(f"Exported to {landed.path}.")
-
-    if exists := target.exists():
-        answers = {"r": "replaces it", "escape": "keeps it"}
-        screen.ask(Confirm(f"{target} exists.", answers), lambda _: begin())
-    else:
-        begin()
-
-
 def _path(name: str) -> Path:
     """Return the absolute path of ``name``, which may start with ~ or be in quotes, as terminals paste it."""
     name = name.strip()
@@ -156,30 +144,25 @@ def _path(name: str) -> Path:
 
 
 @command(STORY, "Import a file")
-def import_(screen: WriteScreen) -> None:
+async def import_(screen: WriteScreen) -> None:
     """Create a story from a text, a folder, or another program's file, and open it."""
     from srbwriter.formats import transfer
-
-    def answered(name: str) -> None:
-        if not name.strip():
-            return
-        file = _path(name)
-
-        def opened(landed: Landed) -> None:
-            screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))
-
-        work = transfer.Import(file, paths.library_dir(), as_one=file.is_dir())
-        screen.app.transfers.begin("import", file.name, work, opened, leaves=True)
 
     question = (
         f"Import which file in {Path.cwd()}? The format is detected, and the file becomes a new story. "
         "A folder becomes one story with a chapter for each file."
     )
-    screen.ask(Ask(question), answered)
+    name = await screen.app.ask(Ask(question))
+    if not name or not name.strip():
+        return
+    file = _path(name)
+    work = transfer.Import(file, paths.library_dir(), as_one=file.is_dir())
+    if landed := await screen.app.transfers.run("import", file.name, work, leaves=True):
+        screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))
 
 
 @command(STORIES, "Another story", anywhere="ctrl+o")
-def stories(screen: WriteScreen) -> None:
+async def stories(screen: WriteScreen) -> None:
     """Open another story; every word of this one is saved."""
     here = screen.session.story.file.resolve()
 
@@ -187,13 +170,12 @@ def stories(screen: WriteScreen) -> None:
         where = "this one" if story.path.resolve() == here else _moment(story.modified)
         return story.problem or f"{counted(story.words, 'word')} · {where}"
 
-    def chosen(file: Path) -> None:
-        if file.resolve() != here:
-            screen.app.open_story(file)
-
     found = library.stories(paths.library_dir())
     choices = [Choice(story.path, story.title, about(story)) for story in found]
-    screen.ask(Picker("Stories, last changed first", choices, at=screen.session.story.file), chosen)
+    picker = Picker("Stories, last changed first", choices, at=screen.session.story.file)
+    file = await screen.app.ask(picker)
+    if file is not None and file.resolve() != here:
+        screen.app.open_story(file)
 
 
 def _moment(seconds: float) -> str:
@@ -201,58 +183,49 @@ def _moment(seconds: float) -> str:
 
 
 @command(STORIES, "New story")
-def new_story(screen: WriteScreen) -> None:
+async def new_story(screen: WriteScreen) -> None:
     """Create an empty story in the library."""
-
-    def begin(title: str) -> None:
+    title = await screen.app.ask(Ask("Title of the new story; it can wait"))
+    if title is not None:
         title = title.strip() or "Untitled"
         file = library.free_path(paths.library_dir(), title)
         Story.create(file, title).close()
         screen.app.open_story(file)
 
-    screen.ask(Ask("Title of the new story; it can wait"), begin)
-
 
 @command(STORIES, "Rename the story", writes=True)
-def rename_story(screen: WriteScreen) -> None:
+async def rename_story(screen: WriteScreen) -> None:
     """Change the title; the file keeps its name."""
-
-    def rename(title: str) -> None:
-        session = screen.session
-        if title.strip():
-            session.together(lambda: session.story.set_properties(title=title))
-            screen.notify(f"Renamed to {session.story.title}; the file is still {session.story.file.name}.")
-
-    screen.ask(Ask("New title of this story", screen.session.story.title, select=True), rename)
+    session, story = screen.session, screen.session.story
+    title = await screen.app.ask(Ask("New title of this story", story.title, select=True))
+    if title and title.strip():
+        session.together(lambda: story.set_properties(title=title))
+        screen.notify(f"Renamed to {story.title}; the file is still {story.file.name}.")
 
 
 @command(STORIES, "Snapshot")
-def snapshot(screen: WriteScreen) -> None:
+async def snapshot(screen: WriteScreen) -> None:
     """Save a named copy of the story as it is now."""
-
-    def take(name: str) -> None:
+    name = await screen.app.ask(Ask("Name for the copy of the story as it is now"))
+    if name is not None:
         screen.keep_view()
         screen.session.keep()
         file = screen.session.story.snapshot(paths.backup_dir(), name)
         screen.notify(f"Saved a copy of the story: {file}.")
 
-    screen.ask(Ask("Name for the copy of the story as it is now"), take)
-
 
 @command(STORIES, "Restore a copy")
-def restore(screen: WriteScreen) -> None:
+async def restore(screen: WriteScreen) -> None:
     """Open a snapshot or a daily copy as a new story; this one stays as it is."""
-    session = screen.session
-
-    def bring_back(copy: Backup) -> None:
-        session.keep()
-        made = restore_copy(copy, session.story.file.parent)
-        screen.app.open_story(made, [f"This is the copy. {session.story.title} is as you left it."])
-
-    copies = backups(session.story.backup_folder(paths.backup_dir()))
+    session, story = screen.session, screen.session.story
+    copies = backups(story.backup_folder(paths.backup_dir()))
     choices = [Choice(copy, copy.name or "daily", _moment(copy.at)) for copy in copies]
-    if choices:
-        title = "Copies of this story: the one you choose opens as a new story"
-        screen.ask(Picker(title, choices), bring_back)
-    else:
+    if not choices:
         screen.notify("There are no copies of this story yet.")
+        return
+    title = "Copies of this story: the one you choose opens as a new story"
+    copy: Backup | None = await screen.app.ask(Picker(title, choices))
+    if copy is not None:
+        session.keep()
+        made = restore_copy(copy, story.file.parent)
+        screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])

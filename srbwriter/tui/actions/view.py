@@ -31,49 +31,49 @@ _MOST, _LINE = 500, 100  # deleted branches that are listed, the newest; charact
 
 
 @command(TREE, "The tree", anywhere="f3")
-def tree(screen: WriteScreen) -> None:
+async def tree(screen: WriteScreen) -> None:
     """Show every branch ever written; go to one and continue there."""
     screen.session.keep()
-    screen.ask(TreeScreen(screen.session, lambda: search(screen)), lambda node: revisit(screen, node))
+    node = await screen.app.ask(TreeScreen(screen.session, lambda: screen.run("search")))
+    if node is not None:
+        revisit(screen, node)
 
 
 def revisit(screen: WriteScreen, node: NodeId) -> None:
     """Go to another node of the tree."""
     screen.session.revisit(node)
     screen.show_story()
+    screen.leave_panes()
 
 
 @command(TREE, "Search the tree")
-def search(screen: WriteScreen) -> None:
+async def search(screen: WriteScreen) -> None:
     """Find words in all branches, including those not picked."""
     screen.session.keep()
 
-    def answered(words: str) -> None:
-        if words:
-            while not screen.on_top:
-                screen.app.pop_screen()
-            hits = screen.session.story.search(words)
-            _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
-
-    screen.ask(Ask("Words to find in all branches"), answered)
+    if words := await screen.app.ask(Ask("Words to find in all branches")):
+        while not screen.on_top:
+            screen.app.screen.dismiss()
+        hits = screen.session.story.search(words)
+        await _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
 
 
 @command(TREE, "Bookmarks")
-def bookmarks(screen: WriteScreen) -> None:
+async def bookmarks(screen: WriteScreen) -> None:
     """Go to a bookmarked branch."""
     nodes = screen.session.story.bookmarks()
-    _choose_node(screen, "Bookmarks", nodes, "Nothing is bookmarked yet.")
+    await _choose_node(screen, "Bookmarks", nodes, "Nothing is bookmarked yet.")
 
 
 @command(TREE, "The bin")
-def bin_(screen: WriteScreen) -> None:
+async def bin_(screen: WriteScreen) -> None:
     """Restore a deleted branch."""
     screen.session.keep()
     nodes = screen.session.story.bin()[:_MOST]
-    _choose_node(screen, "The bin, newest first: enter restores it", nodes, "The bin is empty.")
+    await _choose_node(screen, "The bin, newest first: enter restores it", nodes, "The bin is empty.")
 
 
-def _choose_node(
+async def _choose_node(
     screen: WriteScreen, title: str, nodes: Iterable[NodeId], nothing: str,
     snippets: Mapping[NodeId, str] | None = None,
 ) -> None:  # fmt: skip
@@ -85,15 +85,12 @@ def _choose_node(
         if node.text.strip():
             choices.append(Choice(node.id, line, marks_words(story, node.id), node.text.strip()))
 
-    def chosen(node: NodeId) -> None:
+    if not choices:
+        screen.notify(nothing)
+    elif (node := await screen.app.ask(Picker(title, choices))) is not None:
         if node in story.bin():
             story.restore(node)
         revisit(screen, node)
-
-    if choices:
-        screen.ask(Picker(title, choices), chosen)
-    else:
-        screen.notify(nothing)
 
 
 @command(VIEW, "Story or branches", anywhere="tab", foot="switch")
@@ -128,9 +125,7 @@ def scroll(screen: WriteScreen, pane: BranchPane, number: int) -> None:
 @command(VIEW, "Next layout", anywhere="ctrl+l")
 def layout(screen: WriteScreen) -> None:
     """Put branches below the story, or on its right."""
-    screen.layout_name = "below" if screen.layout_here() == "right" else "right"
-    screen.app.preferences.put(options.LAYOUT, screen.layout_name)
-    screen.rearrange()
+    screen.app.change(options.LAYOUT, "below" if screen.layout_here() == "right" else "right")
 
 
 @command(VIEW, "Write in quiet", anywhere="ctrl+t")
@@ -178,7 +173,7 @@ class _Themes(ThemeProvider):
     @property
     def commands(self) -> list[tuple[str, Callable[[], None]]]:
         app = cast("App", self.app)  # pyright: ignore[reportUnknownMemberType]
-        return [(name, partial(app.keep_theme, name)) for name in sorted(app.available_themes)]
+        return [(name, partial(app.change, options.THEME, name)) for name in sorted(app.available_themes)]
 
 
 @command(VIEW, "Theme")

@@ -156,7 +156,8 @@ class Sheet(Form):
         yield Prose(self.words)
 
     def on_mount(self) -> None:
-        self.query_one(Prose).go_end().focus()
+        self.query_one(Prose).action_move("end")
+        self.query_one(Prose).focus()
 
     @on(Prose.Changed)
     def _typed(self, event: Prose.Changed) -> None:
@@ -170,7 +171,13 @@ class Sheet(Form):
     def action_close(self) -> None:
         if self.query_one(Prose).text == self._before:
             self.answer(None)
-            return
+        else:
+            self.app.write_screen.attend(self._ask_before_closing(), self)
+
+    async def _ask_before_closing(self) -> None:
         answers = {"s": self._keeps, "d": "discards your changes", "escape": "continues editing"}
-        asked = Confirm(f"{self._title}: you changed the text.", answers)
-        self.ask(asked, lambda key: self.action_keep() if key == "s" else self.answer(None))
+        key = await self.app.ask(Confirm(f"{self._title}: you changed the text.", answers))
+        if key == "s":
+            self.action_keep()
+        elif key == "d":
+            self.answer(None)

@@ -6,7 +6,6 @@ A dialog has a heading, its content, and a footer with its keys. Keys are declar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events
@@ -20,14 +19,8 @@ from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
-    from srbwriter.tui.write.screen import WriteScreen
 
 Result = TypeVar("Result")
-Other = TypeVar("Other")
-
-
-QUIT = Binding("q", "close", "goes back", show=False, tooltip="Leave a page that is only read.")
-"""For read-only pages."""
 
 
 class AppScreen(Screen[Result]):
@@ -42,8 +35,8 @@ class AppScreen(Screen[Result]):
     def active_bindings(self) -> dict[str, ActiveBinding]:
         def rank(entry: tuple[str, ActiveBinding]) -> tuple[bool, ...]:
             binding = entry[1].binding
-            on_branch = binding.id is not None and not binding.priority
-            return not binding.show, on_branch, binding.key == "escape", (binding.id is None) != binding.show
+            show, on_branch = binding.show, binding.id is not None and not binding.priority
+            return not show, on_branch == show, binding.key == "escape", (binding.id is None) != show
 
         return dict(sorted(super().active_bindings.items(), key=rank))
 
@@ -72,10 +65,6 @@ class Page(Keyed, AppScreen[Result]):
         background."""
         return self.app.screen is self
 
-    def ask(self, dialog: Screen[Other], then: Callable[[Other], object]) -> None:
-        """Show ``dialog`` above this screen; run ``then`` with its answer, unless the writer cancelled."""
-        self.app.write_screen.ask(dialog, then)
-
     def close(self, result: Result | None = None) -> None:
         """Dismiss this screen if it is on top.
 
@@ -96,31 +85,23 @@ class Page(Keyed, AppScreen[Result]):
         switch_help(self)
 
     def on_key(self, event: events.Key) -> None:
-        if event.key in self._opened_by():
+        known = self.app.known_keys
+        if event.key in (*known.plain.get(self.OPENED_BY, []), *known.anywhere.get(self.OPENED_BY, [])):
             event.stop()
             self.action_close()
-
-    def _opened_by(self) -> list[str]:
-        known = self.app.known_keys
-        return [*known.plain.get(self.OPENED_BY, []), *known.anywhere.get(self.OPENED_BY, [])]
-
-
-def switch_help(screen: Page[Any] | WriteScreen) -> None:
-    """Show Textual's panel of the keys that work where the focus is, or hide it."""
-    if not hide_help(screen):
-        screen.app.action_show_help_panel()
-
-
-def hide_help(screen: Screen[Any]) -> bool:
-    """Hide the panel of keys; return False if it is not shown."""
-    if shown := helps(screen):
-        screen.app.action_hide_help_panel()  # pyright: ignore[reportUnknownMemberType]
-    return shown
 
 
 def helps(screen: Screen[Any]) -> bool:
     """Return whether the panel of keys is shown."""
     return bool(screen.query(HelpPanel))
+
+
+def switch_help(screen: AppScreen[Any]) -> None:
+    """Show Textual's panel of the keys that work where the focus is, or hide it."""
+    if helps(screen):
+        screen.app.action_hide_help_panel()  # pyright: ignore[reportUnknownMemberType]
+    else:
+        screen.app.action_show_help_panel()
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
@@ -143,8 +124,8 @@ class Dialog(Page[Result], ModalScreen[Result]):
     Dialog Footer { dock: none; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
         self.heading = self.HEADING
 
     def compose(self) -> ComposeResult:

@@ -31,6 +31,7 @@ from srbwriter.tui.write.status import shortened
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
+    from srbwriter.tui.app import App
     from srbwriter.tui.options import Preferences
     from srbwriter.tui.write.screen import WriteScreen
 
@@ -45,21 +46,24 @@ def trouble_words(error: Exception | None) -> str:
     return "Loading the model was stopped" if stopped else "The model cannot be loaded"
 
 
-def choose_model(screen: WriteScreen) -> None:
+async def choose_model(screen: WriteScreen) -> None:
     """Let the writer load a local model, fetch a recommended one, or try one again that does not load."""
-    session, fetch = screen.session, screen.app.fetch
-
-    def chosen(value: object) -> None:
-        if value == _AGAIN:
-            session.load_again()
-        elif isinstance(value, Path):
-            session.load_model(value)
-        elif isinstance(value, RecommendedModel):
-            fetch.begin(screen, value)
-
+    session, app = screen.session, screen.app
     failed = session.engine_error is not None and session.engine_state == "FAILED"
     title = f"{trouble_words(session.engine_error)}\n{session.engine_error}" if failed else "Models"
-    screen.ask(ModelPicker(screen.app.preferences, fetch, title, failed), chosen)
+    value = await app.ask(ModelPicker(app.preferences, app.fetch, title, failed))
+    if value == _AGAIN:
+        session.load_again()
+    elif isinstance(value, Path):
+        session.load_model(value)
+    elif isinstance(value, RecommendedModel):
+        if app.fetch.model is None:
+            screen.attend(app.fetch.run(app, value), app)
+        elif app.fetch.model == value:
+            app.fetch.cancel()
+        else:
+            name = app.fetch.model.name
+            screen.notify(f"{name} is being fetched. Wait for it, or choose it in the list to stop it.")
 
 
 class ModelPicker(Picker):
@@ -112,31 +116,48 @@ class ModelFetch:
         self.result: Future[Path] = Future()
         self._stopping = False
         self._done = self._total = 0  # bytes; a total of 0 is unknown
-        self._loading: tuple[str, Path] | None = None  # a fetched model that has not been loaded yet
 
-    @property
-    def running(self) -> bool:
-        return self.model is not None and not self.result.done()
-
-    def begin(self, screen: WriteScreen, model: RecommendedModel) -> None:
-        """Download ``model``. Stop the download if it is already running; refuse if another one is."""
-        if self.model is None:
-            self.model, self.result = model, Future()
-            self._stopping, self._total = False, 0
-            Thread(target=self._run, args=(model,), name="srbwriter-fetch", daemon=True).start()
-        elif model == self.model:
-            self.cancel()
+    async def run(self, app: App, model: RecommendedModel) -> None:
+        """Download ``model``, use it when no branch is running, and keep it once it has been loaded."""
+        self.model, self.result = model, Future()
+        self._stopping, self._total = False, 0
+        name, result = model.name, self.result
+        Thread(target=self._download, args=(model, result), name="srbwriter-fetch", daemon=True).start()
+        # Nothing ends a round of a model that has failed.
+        await app.until(
+            lambda: (
+                result.done()
+                and (
+                    result.exception() is not None
+                    or not app.write_screen.writing
+                    or app.session.engine_state == "FAILED"
+                )
+            )
+        )
+        self.model = None
+        try:
+            file = result.result()
+        except Cancelled:
+            again = app.way_to("model")
+            app.notify(
+                f"The download of {name} was stopped. The downloaded part is kept; {again} continues it."
+            )
+        except ModelsError as error:
+            app.notify(f"{name} could not be fetched. {error}", severity="error")
         else:
-            name = self.model.name
-            screen.notify(f"{name} is being fetched. Wait for it, or choose it in the list to stop it.")
+            app.session.load_model(file)
+            await app.until(lambda: app.session.engine_state not in ("INIT", "LOADING"))
+            loaded = app.session.model
+            if loaded is not None and Path(loaded.path) == file:  # an error of loading is shown elsewhere
+                self._keep(app, name, file)
 
-    def _run(self, model: RecommendedModel) -> None:
+    def _download(self, model: RecommendedModel, result: Future[Path]) -> None:
         from srbwriter.models import pull  # imports an HTTP client, which would delay a key
 
         try:
-            self.result.set_result(pull.fetch(model.pull_name, self._progress))
+            result.set_result(pull.fetch(model.pull_name, self._progress))
         except BaseException as error:
-            self.result.set_exception(error)
+            result.set_exception(error)
 
     def _progress(self, name: str, done: int, total: int, /) -> None:
         if self._stopping:
@@ -158,50 +179,24 @@ class ModelFetch:
 
     def cancel(self) -> bool:
         """Stop the download; return False if there is none."""
-        stops, self._stopping = self.running, self.running
-        return stops
+        self._stopping = self.model is not None and not self.result.done()
+        return self._stopping
 
     def end(self) -> None:
         """Stop the download, because the program ends."""
         if self.cancel():
             wait([self.result], _END_SECONDS)
 
-    def watch(self, screen: WriteScreen) -> None:
-        """Use the model once it is complete and no branch is running, or report why the download failed.
-
-        Called by the pump.
-        """
-        if self.model is not None and self.result.done():
-            writing = screen.writing and screen.session.engine_state != "FAILED"  # then nothing ends a round
-            if not writing or self.result.exception() is not None:
-                name, self.model = self.model.name, None
-                screen.guarded(lambda: self._use(screen, name))
-        if self._loading is not None and screen.session.engine_state not in ("INIT", "LOADING"):
-            (name, file), self._loading = self._loading, None
-            model = screen.session.model
-            if model is not None and Path(model.path) == file:  # an error of loading is shown elsewhere
-                screen.guarded(lambda: self._keep(screen, name, file))
-
-    def _use(self, screen: WriteScreen, name: str) -> None:
-        try:
-            file = self.result.result()
-        except Cancelled:
-            again = screen.app.way_to("model")
-            screen.notify(
-                f"The download of {name} was stopped. The downloaded part is kept; {again} continues it."
-            )
-        except ModelsError as error:
-            screen.notify(f"{name} could not be fetched. {error}", severity="error")
-        else:
-            self._loading = name, file
-            screen.session.load_model(file)
-
-    def _keep(self, screen: WriteScreen, name: str, file: Path) -> None:
-        """Make the model the default for later runs, now that it has been loaded."""
-        preferences = screen.app.preferences
+    def _keep(self, app: App, name: str, file: Path) -> None:
+        """Make the model the default for later runs."""
+        preferences = app.preferences
         remember(preferences.table, {keys.MODEL: file})
-        rows = (keys.MODEL, keys.CONNECT)
-        named = [key.name for key in rows if preferences.source(key) in ("environment", "file")]
+        named = [
+            key.name
+            for key in (keys.MODEL, keys.CONNECT)
+            if preferences.source(key) in ("environment", "file")
+        ]
         until = f"until you leave, since {named[0]} in your settings names another" if named else ""
-        writes = screen.app.way_to("generate")
-        screen.notify(f"{name} writes {until or 'from now on'}. {writes} writes branches with it.")
+        app.notify(
+            f"{name} writes {until or 'from now on'}. {app.way_to('generate')} writes branches with it."
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import paths
-from srbwriter.story import ROOT
+from srbwriter.story import ROOT, library
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def load_prompts() -> list[SamplePrompt]:
     return sorted(found, key=lambda prompt: (prompt.kind, not prompt.simple, prompt.genre, prompt.title))
 
 
-def offer_openings(screen: WriteScreen) -> None:
+async def offer_openings(screen: WriteScreen) -> None:
     """Let the writer choose an opening; escape keeps the empty page.
 
     Prompts that suit the model come first. Choosing a story leaves the current one, so a story is never the
@@ -74,19 +74,20 @@ def offer_openings(screen: WriteScreen) -> None:
     """
     session = screen.session
     prompts = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != session.instruct)
-    recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
-    stories = [Choice(path, title, "opens your story", str(path)) for path, title in recent]
-
-    def chosen(value: object) -> None:
-        if isinstance(value, SamplePrompt):
-            begin_sample(screen, value)
-        elif isinstance(value, Path):
-            screen.app.open_story(value)
+    stories = [
+        Choice(path, title or path.stem, "opens your story", str(path))
+        for path, title in library.recent_stories().items()
+        if path != session.story.file
+    ]
 
     title = "Choose an opening, or write your own: esc keeps an empty page"
     title += "\nYour own stories are last in the list." if stories else ""
     choices = [*(prompt.choice() for prompt in prompts), *stories]
-    screen.ask(Picker(title, choices, typed=screen.editor.type_words), chosen)
+    value = await screen.app.ask(Picker(title, choices, typed=screen.editor.type_words))
+    if isinstance(value, SamplePrompt):
+        begin_sample(screen, value)
+    elif isinstance(value, Path):
+        screen.app.open_story(value)
 
 
 def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:

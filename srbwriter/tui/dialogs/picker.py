@@ -17,7 +17,6 @@ from textual.widgets.option_list import Option
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import LineInput
 from srbwriter.tui.dialogs.base import Dialog
-from srbwriter.tui.widgets.lines import matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,12 @@ class Picker(Dialog[Any]):
     def _fill(self, at: Any = None) -> None:
         """List the entries that match the filter line, with the value ``at`` highlighted, or the first."""
         words = self.query_one(LineInput).value.casefold().split() if self._typed is None else []
-        found = [one for one in self._choices if matches(words, one.title, one.about, one.group, one.preview)]
+
+        def matches(choice: Choice) -> bool:
+            text = "\n".join((choice.title, choice.about, choice.group, choice.preview)).casefold()
+            return all(word in text for word in words)
+
+        found = list(filter(matches, self._choices))
         self._listed, options = [], list[Option]()
         for heading, choices in groupby(found, lambda choice: choice.group):
             if heading:

@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Footer, Static
 
-from srbwriter.session.rewriting import MOST, WISHES, Passage, Rewriting
+from srbwriter.session.rewriting import WISHES, Passage, Rewriting
 from srbwriter.session.wishes import read_wish
 from srbwriter.tui.commands import DIGITS, action, split
 from srbwriter.tui.dialogs.ask import Ask
@@ -51,7 +51,6 @@ class RewriteView(Page[None]):
         self._below, self._passage = screen, passage
         self._rewriting = Rewriting.of(screen.session)
         self._wish = ""  # that the variants follow
-        self._count = max(1, min(screen.session.n, MOST))
         self._lengths: dict[int, int] = {}  # characters of each variant that are shown
         self._shown = Content()
 
@@ -91,7 +90,6 @@ class RewriteView(Page[None]):
             head = f"\n{branch.index + 1} {state_sign(branch)}{', the best' if best else ''}\n"
             parts.append((head, "bold $primary" if best else "$text-muted"))
             parts.append((f"{self._rewriting.shown(branch.index).strip()}\n", ""))
-        parts += [(f"\n{number} …\n", "$text-muted") for number in range(len(branches) + 1, self._count + 1)]
         content = Content.assemble(*parts)
         if content != self._shown:  # every update causes a layout
             self._shown = content

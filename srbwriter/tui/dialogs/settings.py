@@ -162,12 +162,10 @@ def program_rows(screen: WriteScreen) -> Iterable[Row]:
 
     def put(key: Key[Any], text: str | None) -> None:
         try:
-            note = app.preferences.put(key, key.default if text is None else key.read_text(text))
+            value = key.default if text is None else key.read_text(text)
         except ValueError as error:
             raise ValueError(f"{text!r}: expected {key.expected}") from error
-        app.apply_preferences()
-        if note:
-            app.notify(note)
+        app.change(key, value)
 
     for section, heading in SECTIONS.items():
         for key in app.preferences.table.section(section):
@@ -231,12 +229,11 @@ class SettingsDialog(Picker):
     def action_take(self) -> None:
         """Type the setting's value."""
 
-        def ask(row: Row) -> None:
-            def answered(text: str) -> None:
-                row.put(text)
-                self.replace(self._all())
+        self._change(lambda row: self._below.attend(self._ask(row), self))
 
-            value = "" if row.value == OFF else row.value
-            self.ask(Ask(f"{row.title} — {row.help}", value, select=True), answered)
-
-        self._change(ask)
+    async def _ask(self, row: Row) -> None:
+        value = "" if row.value == OFF else row.value
+        text = await self.app.ask(Ask(f"{row.title} — {row.help}", value, select=True))
+        if text is not None:
+            row.put(text)
+            self.replace(self._all())

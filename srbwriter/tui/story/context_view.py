@@ -18,8 +18,8 @@ from srbwriter.story.model import counted
 from srbwriter.story.words import count
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Sheet
-from srbwriter.tui.dialogs.base import QUIT, Dialog
-from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.dialogs.base import Dialog
+from srbwriter.tui.write.status import bar
 from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ class ContextView(Dialog[None]):
 
     OPENED_BY = "context"
     HEADING = "What the model sees; grey between ⟨ ⟩: no room"
-    BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
     ContextView > .box { width: 96; height: 90%; }
@@ -51,9 +50,9 @@ class ContextView(Dialog[None]):
 
     def content(self) -> ComposeResult:
         context = self._account()
-        yield Static(budget(context), id="budget")
+        yield Static(budget(context))
         with VerticalScroll():
-            yield Static(_text(context), id="parts")
+            yield Static(_text(context))
 
     def _account(self) -> PromptAccount:
         """Return the parts of the prompt; if the prompt is too long, only the error, so that the request can
@@ -63,11 +62,6 @@ class ContextView(Dialog[None]):
         except ContextError as error:
             return PromptAccount([], 0, 0, frame=str(error), framed=True)
 
-    def _show_again(self) -> None:
-        context = self._account()
-        self.query_one("#budget", Static).update(budget(context))
-        self.query_one("#parts", Static).update(_text(context))
-
     def _put(self, **changes: object) -> bool:
         """Change settings of the whole story; return False if the story refuses."""
         session, story = self._session, self._session.story
@@ -75,7 +69,7 @@ class ContextView(Dialog[None]):
         kept = self.app.write_screen.guarded(
             lambda: session.together(lambda: story.put_settings(ROOT, settings))
         )
-        self._show_again()
+        self.refresh(recompose=True)
         return kept
 
     @action("e", "edits the request")
@@ -85,11 +79,11 @@ class ContextView(Dialog[None]):
         refuse(story)
         now = story.settings(ROOT).request or REQUEST
         draft = self._session.draft("request")
-        self.app.push_screen(Sheet("Request", now, _ABOUT_REQUEST, self._take_request, draft))
 
-    def _take_request(self, text: str) -> bool:
-        own = text.strip()
-        return self._put(request=own if own not in ("", REQUEST) else None)
+        def take(text: str) -> bool:
+            return self._put(request=text.strip() if text.strip() not in ("", REQUEST) else None)
+
+        self.app.push_screen(Sheet("Request", now, _ABOUT_REQUEST, take, draft))
 
     @action("f", "frame on or off")
     def action_switch_frame(self) -> None:

@@ -23,6 +23,8 @@ from srbwriter.tui.dialogs.base import Bar
 from srbwriter.tui.prose import Span
 from srbwriter.tui.write.story_editor import StoryEditor
 
+_ROWS = 6  # at the bottom of the window, that the bar may cover
+
 
 def place_after(place: int, edits: Sequence[Edit]) -> int:
     """Return where ``place`` is after ``edits``, which are in order and apart; inside a replaced span, the
@@ -74,6 +76,7 @@ class FindBar(Bar[None]):
 
     def on_unmount(self) -> None:
         self._editor.matches = ()
+        self._editor.update()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
         return self._apply is not None or action != "replace_all"
@@ -148,7 +151,7 @@ class FindBar(Bar[None]):
         """Select a match in the story."""
         self._at = place
         if place is not None:
-            self._editor.select_match(*place)
+            self._editor.select(*place, covered=_ROWS)
         self._show_count()
 
     def _next(self, step: int) -> Span | None:
@@ -168,6 +171,7 @@ class FindBar(Bar[None]):
         if self._spans:
             editor.last_search = words
         editor.matches = self._spans
+        editor.update()
         self._show_count()
 
     def _show_count(self) -> None:

@@ -1,11 +1,10 @@
-"""The running export or import: started by a command, watched by the pump, stopped by escape.
+"""The running export or import: started by a command, stopped by escape.
 
-The work runs in a separate process; this module shows its progress and result.
+The work runs in a separate process; this module shows its progress.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from srbwriter.tui.write.status import progress, shortened
@@ -25,35 +24,46 @@ class Transfers:
         self._app = app
         self._process: TransferProcess | None = None
         self._verb = self._name = ""
-        self._then: Callable[[Landed], object] = lambda landed: None
-        self._stopping = self._warned = self._leaves = False
+        self._stopping = self._warned = False
 
     @property
     def busy(self) -> bool:
-        """True from the start until the result has been shown."""
+        """True from the start until the result is used."""
         return self._process is not None
 
-    def begin(
-        self, verb: str, name: str, transfer: Export | Import, then: Callable[[Landed], object],
-        leaves: bool = False,
-    ) -> None:  # fmt: skip
-        """Start a transfer, unless another one is running.
+    async def run(
+        self, verb: str, name: str, transfer: Export | Import, leaves: bool = False
+    ) -> Landed | None:
+        """Do a transfer and return its result; None if it was stopped, or another one is running.
 
         Args:
             verb: "export" or "import".
             name: the file's name.
             transfer: the work.
-            then: called with the result.
-            leaves: ``then`` leaves the write screen, so it waits until no dialog is open and no one types.
+            leaves: the result leaves the write screen, so it waits until no dialog is open and no one types.
         """
         if self.busy:
             self._app.notify(f"{self._what} is still running; esc stops it.")
-            return
-        from srbwriter.formats.transfer import TransferProcess  # imports all formats, which slows the start
+            return None
+        from srbwriter.formats.transfer import Stopped, TransferProcess  # all formats, which slows the start
 
-        self._process = TransferProcess(transfer)
-        self._verb, self._name, self._then, self._leaves = verb, shortened(name, _NAME_CELLS), then, leaves
+        self._process = process = TransferProcess(transfer)
+        self._verb, self._name = verb, shortened(name, _NAME_CELLS)
         self._stopping = self._warned = False
+        app = self._app
+        try:
+            await app.until(
+                lambda: (
+                    process.over
+                    and (self._stopping or not leaves or (app.write_screen.on_top and app.writer_rests))
+                )
+            )
+            return process.result()
+        except Stopped:
+            app.notify(f"{self._what} was stopped; nothing was written.")
+            return None
+        finally:
+            self._process = None
 
     @property
     def _what(self) -> str:
@@ -87,21 +97,3 @@ class Transfers:
         if self._process is not None:
             self._process.cancel()
             self._process.wait(_END_SECONDS)
-
-    def watch(self) -> None:
-        """Report the result, once there is one. Called by the pump."""
-        desk, process = self._app.write_screen, self._process
-        waits = self._leaves and not self._stopping and not (desk.on_top and self._app.writer_rests)
-        if process is not None and process.over and not waits:
-            self._process = None
-            desk.guarded(lambda: self._tell(process))
-
-    def _tell(self, process: TransferProcess) -> None:
-        from srbwriter.formats.transfer import Stopped
-
-        try:
-            landed = process.result()
-        except Stopped:
-            self._app.notify(f"{self._what} was stopped; nothing was written.")
-        else:
-            self._then(landed)

@@ -18,7 +18,6 @@ from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.write.branch_words import ended_words
@@ -88,36 +87,9 @@ class TreeScreen(Page[NodeId]):
     def action_go(self) -> None:
         """Go there and continue from there."""
         if self.view.row.folded:
-            self.view.fold()
+            self.view.action_fold()
         else:
             self.close(self.view.row.node)
-
-    @action("up,k", "up", -1, foot=False)
-    @action("down,j", "down", 1, foot=False)
-    def action_move(self, rows: int) -> None:
-        """Move the cursor by a line."""
-        self.view.go(self.view.cursor + rows)
-
-    @action("pageup", "page up", -1, foot=False)
-    @action("pagedown", "page down", 1, foot=False)
-    def action_page(self, pages: int) -> None:
-        """Move the cursor by a page."""
-        self.action_move(pages * max(1, self.view.size.height - 1))
-
-    @action("left", "to the fork", foot=False)
-    def action_out(self) -> None:
-        """Go to the fork where this branch begins."""
-        self.view.out()
-
-    @action("right", "further", foot=False)
-    def action_into(self) -> None:
-        """Go to the continuation, or unfold branches."""
-        self.view.into()
-
-    @action("space", "fold")
-    def action_fold(self) -> None:
-        """Unfold or fold the side branches."""
-        self.view.fold()
 
     # ---- marks
 
@@ -156,5 +128,5 @@ class TreeScreen(Page[NodeId]):
         why = "This is the beginning of the story; it has no text to change."
         if row.folded:
             why = "These branches are folded; space shows them."
-        self.app.push_screen(Confirm(why, {"escape": "goes back"}))  # words for a note run no commands
+        self.notify(why)
         return None

@@ -16,6 +16,7 @@ from textual.strip import Strip
 
 from srbwriter.session.prefix import in_whole_words
 from srbwriter.story import ROOT, NodeId, Story
+from srbwriter.tui.commands import Keyed, action
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[Row]:
 
 
 _MAX_INDENT = 24
+_PAGE = 20  # rows
 _AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
 
 
@@ -69,8 +71,8 @@ def marks_words(story: Story, node: NodeId) -> str:
     return " ".join(filter(None, ["★" if marks.bookmark else "", marks.title]))
 
 
-class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
-    """The tree. The cursor is a row. The screen defines the keys."""
+class TreeView(Keyed, ScrollView, can_focus=True, inherit_bindings=False):
+    """The tree. The cursor is a row."""
 
     COMPONENT_CLASSES = {"tree--way", "tree--side", "tree--cursor", "tree--mark"}
     DEFAULT_CSS = """
@@ -90,7 +92,6 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         self.rows: list[Row] = []
         self.cursor = 0
         self.opened: set[NodeId] = set()
-        self._unread: set[NodeId] = set()
 
     @property
     def row(self) -> Row:
@@ -99,7 +100,6 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
     def build(self, at: NodeId | None = None) -> None:
         """Read the tree again and put the cursor on node ``at`` if it is visible."""
         self.rows = rows(self.story, self.opened)
-        self._unread = set(self.story.unread())
         self.virtual_size = Size(0, len(self.rows))
         found = [index for index, row in enumerate(self.rows) if row.node == at and not row.folded]
         self.go(found[0] if found else min(self.cursor, len(self.rows) - 1))
@@ -113,16 +113,26 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
         self._moved()
 
-    def out(self) -> None:
-        """Go to the parent of the cursor's node."""
+    @action("up,k", "up", -1, foot=False)
+    @action("down,j", "down", 1, foot=False)
+    @action("pageup", "page up", -_PAGE, foot=False)
+    @action("pagedown", "page down", _PAGE, foot=False)
+    def action_move(self, rows: int) -> None:
+        """Move the cursor by lines."""
+        self.go(self.cursor + rows)
+
+    @action("left", "to the fork", foot=False)
+    def action_out(self) -> None:
+        """Go to the fork where this branch begins."""
         row = self.row
         above = row.node if row.folded else self.story.parent(row.node)
         self._go_to(above)
 
-    def into(self) -> None:
-        """Go to a child of the cursor's node; unfold folded branches."""
+    @action("right", "further", foot=False)
+    def action_into(self) -> None:
+        """Go to the continuation, or unfold branches."""
         if self.row.folded:
-            self.fold()
+            self.action_fold()
             return
         children = set(self.story.children(self.row.node))
         further = [row.node for row in self.rows if row.node in children and not row.folded]
@@ -133,8 +143,9 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
             if row.node == node and not row.folded:
                 self.go(index)
 
-    def fold(self) -> None:
-        """Unfold or fold the side branches at the cursor's row."""
+    @action("space", "fold")
+    def action_fold(self) -> None:
+        """Unfold or fold the side branches."""
         row = self.row
         fork = row.node if row.folded or not row.depth else self.story.parent(row.node) or ROOT
         self.opened ^= {fork}
@@ -157,14 +168,13 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
             words = f" {lead}⋯ {row.folded} more {'branch' if row.folded == 1 else 'branches'}"
             return Strip([Segment(words, style)]).adjust_cell_length(width, style)
         here = "▶" if row.node == self.story.current else " "
-        unread = "●" if row.node in self._unread else " "
         node = self.story.node(row.node)
         marks = marks_words(self.story, row.node)
         mark_style = style if at_cursor else self.get_component_rich_style("tree--mark")
         preview = " ".join(in_whole_words(self.story, node).split()) or (
             "the beginning" if row.node == ROOT else "(no words)"
         )
-        before = f"{here}{lead}{unread}{_AUTHORS.get(node.author, ' ')} "
+        before = f"{here}{lead} {_AUTHORS.get(node.author, ' ')} "
         segments = [Segment(before, style)]
         if marks:
             segments.append(Segment(f"{marks} ", mark_style))

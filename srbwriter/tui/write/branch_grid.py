@@ -116,16 +116,6 @@ class BranchGrid(Container):
             if pane.tints is not before:
                 pane.update()
 
-    def show_keys(self, pick: bool) -> None:
-        """Show the numbers as keys if digits ``pick``."""
-        for pane in self.panes:
-            pane.show_key(pick)
-
-    def show_stale(self, stale: bool) -> None:
-        """Dim the panes if their branches were written for an earlier text, or undim them."""
-        for pane in self.panes:
-            pane.stale = stale and pane.branch is not None
-
     def pull(self) -> None:
         """Paint new text of the visible branches."""
         for pane in self.shown:

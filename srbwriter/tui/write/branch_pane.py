@@ -14,7 +14,6 @@ from rich.cells import set_cell_size
 from rich.segment import Segment
 from textual.binding import Binding
 from textual.geometry import Region
-from textual.reactive import reactive
 from textual.strip import Strip
 
 from srbwriter.engine.generation import Branch, Cursor
@@ -24,8 +23,6 @@ from srbwriter.session.prefix import Prefix
 from srbwriter.tui.prose import Mark, Prose, Span
 from srbwriter.tui.write.branch_words import NO_THOUGHTS, find_thoughts, head_line, state_sign, state_words
 from srbwriter.tui.write.colours import Tints
-
-_HEADER_SECONDS = 0.25  # numbers that change with every token are painted this often
 
 
 def unit_step(text: str, offset: int, unit: Unit, direction: int) -> int:
@@ -48,9 +45,6 @@ class BranchPane(Prose, inherit_bindings=False):
     }
     """
 
-    stale: reactive[bool] = reactive(False)
-    """Whether the text before the branch has changed since the branch was written."""
-
     def __init__(self, index: int) -> None:
         super().__init__(read_only=True)
         self.index = index
@@ -64,6 +58,7 @@ class BranchPane(Prose, inherit_bindings=False):
         self.is_scrolled = False  # by the reader, since the branch was shown
         self.words_at = math.inf  # when the first words of its branch were shown (monotonic seconds)
         self.facts = ""  # the marks and the note of the branch, as the head shows them
+        self.stale = False  # whether the text before the branch has changed since the branch was written
         self.is_key = True  # whether the number is the key that picks the branch
         self.head: str = ""
         """The header line, as painted."""
@@ -72,8 +67,6 @@ class BranchPane(Prose, inherit_bindings=False):
         self.marks_of = self._marks
         self._whole = ""  # with thoughts
         self._read_to: Cursor | None = None
-        self._head_at = 0.0
-        self._head_state: tuple[BranchState, FinishReason | None] | None = None
 
     # ---- content
 
@@ -81,18 +74,19 @@ class BranchPane(Prose, inherit_bindings=False):
         """Show another branch from its beginning; with ``again`` the same one, where it was scrolled to."""
         take, place = self.take, self.first_visible if self.is_scrolled and not self.follow else None
         self.branch, self._read_to, self._whole, self.take = branch, None, "", None
+        self.stale = False
         if not again:
             self.is_scrolled, self.follow, self.words_at = False, self.follows, math.inf
         self._put_text("")
         self.refresh()  # its hint may go
-        self.pull(force=True)
+        self.pull()
         if again:
             self.take = take if take is not None and take <= len(self.text) - len(self._half) else None
             if place is not None:
                 self.scroll_to_character(min(place, len(self.text)))
         self.update()
 
-    def pull(self, force: bool = False) -> None:
+    def pull(self) -> None:
         """Read what the branch has published since the last call, and paint only that."""
         branch = self.branch
         if branch is not None:
@@ -100,18 +94,17 @@ class BranchPane(Prose, inherit_bindings=False):
             self._read_to = delta.cursor
             if delta.reset or delta.text:
                 self._whole = delta.text if delta.reset else self._whole + delta.text
-                before, self.thoughts = self.thoughts, find_thoughts(self._whole)
+                self.thoughts = find_thoughts(self._whole)
                 end = self.thoughts.end
                 own = self._whole[end:] if end is not None else ""
                 self._half = self.prefix.half_word(own) if self.prefix is not None and not end else ""
                 self._put_text(self._half + own if own else "")
-                force = force or delta.reset or before != self.thoughts
             elif self.tints is not None and self.tints.stale(branch):
                 self.update()
         self.placeholder = self.hint if branch is None else ""
         if branch is not None and branch.finish_reason is FinishReason.ERROR:
             self.placeholder = str(branch.error or branch.generation.error or "")
-        self._set_head(force)
+        self._set_head()
 
     def _put_text(self, text: str) -> None:
         if text and not self.text:
@@ -131,16 +124,11 @@ class BranchPane(Prose, inherit_bindings=False):
 
     # ---- the header line
 
-    def _set_head(self, force: bool) -> None:
-        now, branch = time.monotonic(), self.branch
-        state = (branch.state, branch.finish_reason) if branch is not None else None
-        if force or now - self._head_at >= _HEADER_SECONDS or state != self._head_state:
-            if state != self._head_state:
-                self.update()  # what was killed is dim
-            head, self._head_state = self._compose_head(), state
-            if head != self.head or force:
-                self.head, self._head_at = head, now
-                self.refresh(Region(0, 0, self.size.width, 1))
+    def _set_head(self) -> None:
+        if (head := self._compose_head()) != self.head:
+            self.head = head
+            self.refresh(Region(0, 0, self.size.width, 1))
+            self.update()  # what was killed is dim
 
     @property
     def _killed(self) -> bool:
@@ -154,24 +142,15 @@ class BranchPane(Prose, inherit_bindings=False):
         state = "written for an earlier text" if self.stale else state_words(branch)
         thoughts = f"thought {self.thoughts.words} words" if self.thoughts.words else ""
         parts = [f"{state_sign(branch)} {state}".strip(), self.facts, thoughts]
-        hidden = 0 if self.follow or not self.size else self.rows_below
+        hidden = bool(self.size) and not self.follow and self.ends_below
         return head_line(self.number, parts, hidden, self.size.width - 1)
 
-    def show_facts(self, facts: str) -> None:
-        """Show marks and a note in the head."""
-        if self.facts != facts:
-            self.facts = facts
-            self._set_head(force=True)
-
-    def show_key(self, is_key: bool) -> None:
-        """Show the number as a key cap, or plainly where digits are text."""
-        if self.is_key != is_key:
-            self.is_key = is_key
-            self.refresh(Region(0, 0, self.size.width, 1))
-
-    def watch_stale(self) -> None:
-        self._set_head(force=True)
-        self.update()
+    def show_state(self, facts: str, stale: bool, is_key: bool) -> None:
+        """Show what is known of the branch, in the head, whether it is stale, and whether its number is a
+        key."""
+        if (facts, stale, is_key) != (self.facts, self.stale, self.is_key):
+            self.facts, self.stale, self.is_key, self.head = facts, stale, is_key, ""
+            self._set_head()
 
     def paint_top(self, y: int) -> Strip:
         name, branch = "head", self.branch
@@ -226,14 +205,14 @@ class BranchPane(Prose, inherit_bindings=False):
 
     def on_resize(self) -> None:
         self.fit()
-        self._set_head(force=True)
+        self._set_head()
 
     def scroll_rows(self, rows: int) -> None:
         """Scroll; at the end of the text, follow it again."""
         super().scroll_rows(rows)
         self.is_scrolled = True
-        self.follow = rows > 0 and not self.rows_below
-        self._set_head(force=True)
+        self.follow = rows > 0 and not self.ends_below
+        self._set_head()
 
     def page(self, pages: int) -> None:
         self.scroll_rows(pages * max(1, self._height - 1))
@@ -242,13 +221,13 @@ class BranchPane(Prose, inherit_bindings=False):
         """Keep the end of the text in view."""
         self.is_scrolled = self.follow = True
         self.update()
-        self._set_head(force=True)
+        self._set_head()
 
     def rewind_view(self) -> None:
         """Scroll to the beginning and stay there."""
         self.is_scrolled = True
         self.scroll_to_character(self.begin)
-        self._set_head(force=True)
+        self._set_head()
 
     @property
     def first_in_view(self) -> int:

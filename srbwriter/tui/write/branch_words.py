@@ -71,10 +71,10 @@ def sampling_words(branch: Branch, usual: object) -> str:
     return ", ".join(differences)
 
 
-def head_line(number: int, parts: list[str], hidden: int, width: int) -> str:
+def head_line(number: int, parts: list[str], hidden: bool, width: int) -> str:
     """Return the header of a branch in ``width`` cells: its number, what is to be said of it, the most
-    important first, and how many rows are ``hidden`` below."""
-    right = f"↓{hidden}" if hidden else ""
+    important first, and whether its end is ``hidden`` below."""
+    right = "↓" if hidden else ""
     left = f" {number} {' · '.join(filter(None, parts))}"
     room = width - cell_len(right)
     if cell_len(left) > room:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
 
 _WINDOW, _WAIT = 0.5, 0.25  # seconds: of three letters that are prose, and before what cannot be taken back
-_LASTING = ("reroll", "kill", "stop", "pause", "extend", "edit_pick")
+_LASTING = ("reroll", "kill", "stop", "pause", "extend")
 _SWITCHES = ("bookmark", "figures")  # run again, they do the opposite
 _SAID = "You typed while a branch was chosen: your words went into the story."
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from srbwriter.story import library
@@ -19,7 +18,6 @@ class Notices:
     def __init__(self, screen: WriteScreen) -> None:
         self._screen, self._session = screen, screen.session
         self._shown: dict[str, object] = {}  # what was shown last of each kind
-        self._name: Future[str] | None = None  # one that may be offered
 
     def _is_new(self, kind: str, now: object) -> bool:
         before, self._shown[kind] = self._shown.get(kind), now
@@ -28,9 +26,8 @@ class Notices:
     def watch(self) -> None:
         """Show what is new since the last call."""
         screen, session, story = self._screen, self._session, self._session.story
-        if self._is_new("notes", session.loader.notes):  # of what was reduced for lack of memory
-            for note in session.loader.notes:
-                screen.notify(note)
+        if self._is_new("notes", session.loader.notes or None):  # of what was reduced for lack of memory
+            screen.notify("\n".join(session.loader.notes))
         error = session.engine_error
         if self._is_new("error", error) and error is not None:
             words = str(error)
@@ -47,16 +44,15 @@ class Notices:
             screen.notify(str(second), severity="error")
             if story.file == second.ours:
                 library.remember(story.file, story.title)
-        self._watch_names()
+        if self._is_new("round", round_identity(session)) and session.engine is not None:
+            screen.attend(self._offer_name())
 
-    def _watch_names(self) -> None:
+    async def _offer_name(self) -> None:
         """Offer a lorebook entry for a name of the last pages, once a chapter."""
-        session, asked = self._session, self._name
-        if self._is_new("round", round_identity(session)):
-            if session.engine is not None and session.story.read_only is None:
-                self._name = session.book.later(session.book.offer_name)
-        elif asked is not None and asked.done():
-            self._name = None
+        app, book = self._screen.app, self._session.book
+        if self._session.story.read_only is None:
+            asked = book.later(book.offer_name)
+            await app.until(asked.done)
             if asked.exception() is None and (name := asked.result()):
-                way = self._screen.app.way_to("add_to_lore")
-                self._screen.notify(f"{name} is not in the lorebook. {way} writes an entry from the story.")
+                way = app.way_to("add_to_lore")
+                app.notify(f"{name} is not in the lorebook. {way} writes an entry from the story.")

@@ -26,9 +26,9 @@ _SLOW_TICKS = 6  # status and marks change more slowly than text
 class Pump:
     """Calls the write screen's ``flush`` and ``flush_slowly`` on one timer."""
 
-    def __init__(self, screen: WriteScreen, fps: int | None) -> None:
+    def __init__(self, screen: WriteScreen) -> None:
         self._screen = screen
-        self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
+        self.fps = FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS
         self._ticks = 0
         self._awake = 0
         self._slow_due = False  # the next painting includes what changes slowly

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
+from textual.dom import DOMNode
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from srbwriter.engine.types import EngineError
@@ -30,7 +29,6 @@ from srbwriter.tui.commands import AT_ONCE, COMMANDS, branch_bindings, screen_bi
 from srbwriter.tui.dialogs.base import AppScreen, Page, helps
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.story.side_panel import BESIDE, LASTS, SidePanel
-from srbwriter.tui.widgets.lines import StatusLine
 from srbwriter.tui.write import colours, status
 from srbwriter.tui.write.branch_grid import BranchGrid
 from srbwriter.tui.write.branch_pane import BranchPane
@@ -44,8 +42,6 @@ from srbwriter.tui.write.welcome import receive, refuse
 if TYPE_CHECKING:
     from srbwriter.session import Round, Session
     from srbwriter.tui.app import App
-
-Answer = TypeVar("Answer")
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +74,8 @@ class WriteScreen(AppScreen[None]):
         self.grid.hint = f"{app.way_to('generate')} writes branches"
         self.panel: SidePanel | None = None
         self.legend = Static(id="legend")
-        self.status_line = StatusLine()
-        self.pump = Pump(self, app.preferences[options.FPS])
+        self.status_line = status.StatusLine()
+        self.pump = Pump(self)
         self.notices = Notices(self)
         self.letters = Letters(self)
         self.pressed_at = math.inf  # when the key that is being handled was pressed (monotonic seconds)
@@ -89,7 +85,6 @@ class WriteScreen(AppScreen[None]):
         self.defects: list[str] = []  # defects that were reported, each once
         self._begun = False  # the first screen is up
         self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
-        self._pane_chosen = False  # a pane has been chosen since the last round or pick
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
@@ -158,7 +153,7 @@ class WriteScreen(AppScreen[None]):
         return self.on_branch and len(set(text)) == 1 and bool(self.app.known_keys.on_branch.get(key))
 
     def leave_panes(self) -> None:
-        self._unchosen, self._pane_chosen = True, False
+        self._unchosen = True
         self.grid.current = 0
         self.set_focus(self.editor)
         self._show_keys()
@@ -213,19 +208,37 @@ class WriteScreen(AppScreen[None]):
         def handle() -> None:
             if known.writes:
                 refuse(self.session.story)
-            numbers = [number] if known.numbered else []
+            numbers, begun = [number] if known.numbered else [], None
             if not known.needs_branch:
-                known.handler(self, *numbers)
+                begun = known.handler(self, *numbers)
             elif (pane := self.grid.pane) is not None and pane.branch is not None:
-                known.handler(self, pane, *numbers)
+                begun = known.handler(self, pane, *numbers)
             else:
                 self.notify("There is no branch here yet.")
+            if begun is not None:
+                self.attend(begun)
 
         if self.session.round is not self._round:
             self.flush()  # the previous key changed the branches, and they have not been painted yet
         self.guarded(handle)
 
+    def attend(self, begun: Coroutine[Any, Any, object], node: DOMNode | None = None) -> None:
+        """Run in a worker what asks the writer or waits; what it refuses is said.
+
+        It ends with the screen, or with another ``node``.
+        """
+
+        async def go_on() -> None:
+            try:
+                await begun
+            except Exception as error:
+                self.app.write_screen.tell(error)
+            self.app.write_screen.guarded(lambda: None)  # shows what has changed
+
+        (node or self).run_worker(go_on())
+
     def guarded(self, act: Callable[[], object]) -> bool:
+        """Do something and show what it has changed, or say what it refuses; return whether it was done."""
         done, before = False, status.round_identity(self.session)
         try:
             act()
@@ -236,8 +249,7 @@ class WriteScreen(AppScreen[None]):
         if status.round_identity(self.session) not in (before, None):
             self.leave_panes()
         self.pump.wake()
-        self._show_work()
-        self._show_saved()
+        self._show_status()
         self._show_keys()
         return done
 
@@ -249,13 +261,6 @@ class WriteScreen(AppScreen[None]):
         else:
             self.admit(error)
 
-    def ask(self, dialog: Screen[Answer], then: Callable[[Answer], object]) -> None:
-        def answered(answer: Answer | None) -> None:
-            if answer is not None:
-                self.guarded(lambda: then(answer))
-
-        self.app.push_screen(dialog, answered)
-
     def admit(self, error: Exception, again: bool = True) -> None:
         """Report a defect without ending the program; a known one is reported again only with ``again``."""
         known = repr(error) in self.defects
@@ -266,9 +271,9 @@ class WriteScreen(AppScreen[None]):
             self.defects.append(repr(error))
 
     def run_chosen(self, command: str) -> None:
-        """Run a command of the menu. One for a branch acts on the branch that was chosen last, if any."""
+        """Run a command of the menu; one for a branch needs a chosen one."""
         known, current = COMMANDS[command], self.session.round
-        if not known.needs_branch or (self._pane_chosen and self.grid.pane is not None):
+        if not known.needs_branch or self.on_branch:
             self.run(command)
         elif current is not None and current.branches:
             choose = self.app.way_to("switch")
@@ -277,8 +282,19 @@ class WriteScreen(AppScreen[None]):
             write = self.app.way_to("generate")
             self.notify(f"“{known.title}” is for a branch, and there is none yet. {write} writes branches.")
 
-    def show_mode(self) -> None:
-        """Show where keys go."""
+    @on(events.DescendantFocus)
+    def _focus_moved(self) -> None:
+        if self.focused is not self.editor:
+            self.be_loud()  # a hidden pane must not receive keys
+            self._unchosen = False
+        if self._in_panel is None and self.size.width < LASTS:
+            self.close_panel()
+
+    @on(events.DescendantFocus)
+    @on(events.ScreenSuspend)
+    @on(events.ScreenResume)
+    def _show_keys(self) -> None:
+        """Show where keys go, and what they do."""
         pane, top = self.focused, self.app.screen
         if not self.on_top:
             self.status_line.mode = top.badge if isinstance(top, Page) else "MENU"
@@ -288,30 +304,12 @@ class WriteScreen(AppScreen[None]):
             self.status_line.mode = f"BRANCH {pane.number}"
         else:
             self.status_line.mode = "STORY" if pane is self.editor or self.unchosen else "—"
-
-    def _show_keys(self) -> None:
-        self.show_mode()
-        self.grid.show_keys(picks := self.unchosen or self.on_branch)
         self.editor.digits_pick = self.unchosen
         self.query_one(Footer).visible = self.on_top  # the screen above shows its own keys
-        if (keys := (picks, self._steps_back())) != self._keys:
+        if (keys := (self.unchosen or self.on_branch, self._steps_back())) != self._keys:
             self._keys = keys
             self.refresh_bindings()
-
-    @on(events.DescendantFocus)
-    def _focus_moved(self) -> None:
-        if self.focused is not self.editor:
-            self.be_loud()  # a hidden pane must not receive keys
-            self._unchosen = False
-        if self._in_panel is None and self.size.width < LASTS:
-            self.close_panel()
-        self._pane_chosen = self._pane_chosen or isinstance(self.focused, BranchPane)
-
-    @on(events.DescendantFocus)
-    @on(events.ScreenSuspend)
-    @on(events.ScreenResume)
-    def _keys_changed(self) -> None:
-        self._show_keys()
+            self.pump.wake()
 
     def go_to_story(self) -> None:
         if self.size.width < LASTS:
@@ -350,21 +348,12 @@ class WriteScreen(AppScreen[None]):
         self.session.edit(edit, pasted=pasted)
         self.show_authors()
 
-    @on(StoryEditor.Undo)
-    def _undo(self, event: StoryEditor.Undo) -> None:
-        self.run("redo" if event.forward else "undo")
-
     def show_story(self, where_changed: bool = False) -> None:
         text, before = self.session.text(), self.editor.text
         place = None
         if where_changed and text != before:
             start = same_start(before, text)
-            end = len(text) - same_end(before, text, min(len(text), len(before)) - start)
-            place, cursor = end, self.editor.cursor
-            if len(text) == len(before) and Counter(text[start:end]) == Counter(before[start:end]):
-                head, tail = before[:cursor].rpartition("\n")[2], before[cursor:].partition("\n")[0]
-                moved = text.find(head + tail, max(0, start - len(head)))  # a chapter takes the cursor along
-                place = moved + len(head) if 0 <= moved < end else end
+            place = len(text) - same_end(before, text, min(len(text), len(before)) - start)
         elif where_changed:
             place = self.editor.cursor
         self.editor.show(text, place)
@@ -372,12 +361,12 @@ class WriteScreen(AppScreen[None]):
 
     def show_authors(self) -> None:
         """Colour the story by author, if the writer has chosen that."""
-        if self.app.preferences[options.COLOUR_TOKENS] != colours.AUTHOR:
-            self.editor.authors = None
-            return
-        story = self.session.story
-        nodes = story.nodes(story.path(story.current))
-        self.editor.authors = colours.Spans((len(s.text), s.author) for node in nodes for s in node.spans)
+        story, before, self.editor.authors = self.session.story, self.editor.authors, None
+        if self.app.preferences[options.COLOUR_TOKENS] == colours.AUTHOR:
+            nodes = story.nodes(story.path(story.current))
+            self.editor.authors = colours.Spans((len(s.text), s.author) for node in nodes for s in node.spans)
+        if before is not None or self.editor.authors is not None:
+            self.editor.update()
 
     def colour(self) -> None:
         """Apply the colour mode. Log-probabilities are collected only while they are shown."""
@@ -424,7 +413,6 @@ class WriteScreen(AppScreen[None]):
             blank: list[None] = [None] * self.session.n
             branches = current.branches if current is not None and count else blank
             self.grid.show(branches, again, current.prefix if current is not None else None)
-            self.grid.show_stale(self.session.stale)
             tokens = Tokens.of(self.session)
             self.grid.colour(tokens if tokens.gather else None)
         self.grid.pull()
@@ -435,44 +423,29 @@ class WriteScreen(AppScreen[None]):
         return current is not None and before is not None and current.identity is not before.identity
 
     def flush_slowly(self) -> None:
-        self.app.transfers.watch()
-        self.app.fetch.watch(self)
-        self._set_prefetch_focus()
-        self._show_work()
-        self._show_saved()
-        self._show_marks()
+        self.app.look()
+        self._show_status()
+        current, pane = self.session.round, self.grid.pane
+        branches = current.branches if current is not None else []
+        if pane is not None and not pane.thoughts.end:  # whose pick omits them
+            LookAhead.of(self.session).focus(pane.index, pane.take)
+        for pane, branch in zip(self.grid.panes, branches, strict=False):
+            facts = status.branch_facts(self.session, pane.index, pane.take)
+            words = " · ".join(filter(None, [*facts, sampling_words(branch, self._usual)]))
+            pane.show_state(words, self.session.stale, self.unchosen or self.on_branch)
         self._show_keys()
         self.notices.watch()
         self.app.show_title(self.session.story.title, self.writing)
         self.keep_view()
 
-    def _set_prefetch_focus(self) -> None:
-        """Tell the prefetcher which pick is likely; not for a branch with thoughts, whose pick omits them."""
-        pane = self.grid.pane
-        if pane is not None and not pane.thoughts.end:
-            LookAhead.of(self.session).focus(pane.index, pane.take)
-
-    def _show_work(self) -> None:
-        """Update the left part of the status line: the title, figures, or long work."""
+    def _show_status(self) -> None:
+        """Update the status line: title or long work, save state and words; or figures of the engine."""
         figures = status.engine_figures(self.session, self.app.address) if self.figures else ()
         left = status.left(self.session, self.app.transfers.describe(), figures)
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
-
-    def _show_saved(self) -> None:
-        """Update the save state and the word count."""
         self.status_line.set_class(self.session.story.save_state.trouble is not None, "-trouble")
         right = status.right(self.session, self.app.preferences[options.GOAL])
         self.status_line.right = right[:1] if self.figures else right
-
-    def _show_marks(self) -> None:
-        current = self.session.round
-        branches = current.branches if current is not None else []
-        self.grid.show_stale(self.session.stale)
-        for pane in self.grid.shown:
-            if pane.index < len(branches):
-                facts = status.branch_facts(self.session, pane.index, pane.take)
-                facts.append(sampling_words(branches[pane.index], self._usual))
-                pane.show_facts(" · ".join(filter(None, facts)))
 
     # ---- layout
 

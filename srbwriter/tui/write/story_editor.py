@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from textual import events
-from textual.message import Message
 
 from srbwriter import story
 from srbwriter.tui.driver import Typed
@@ -19,18 +18,10 @@ from srbwriter.tui.write.colours import Spans
 
 _PLACEHOLDER = "Begin here …"
 _SAY_AGAIN_SECONDS = 4.0  # between two messages that the story is read-only
-_COVERED = 6  # rows at the bottom that a bar may cover
 
 
 class StoryEditor(Prose):
     """The editor of the whole story."""
-
-    class Undo(Message):
-        """The writer pressed undo; ``forward`` means redo."""
-
-        def __init__(self, forward: bool) -> None:
-            self.forward = forward
-            super().__init__()
 
     def __init__(
         self, edited: Callable[..., object], joint: Callable[[int, str], str], id: str | None = None
@@ -41,8 +32,10 @@ class StoryEditor(Prose):
         self._edited, self._joint = edited, joint
         self._pastes = False
         self.digits_pick = False  # digits are commands, not text
-        self._authors: Spans | None = None
-        self._matches: Sequence[Span] = ()
+        self.authors: Spans | None = None
+        """The authors of the text; None if words are not coloured."""
+        self.matches: Sequence[Span] = ()
+        """Spans that are highlighted: in order, without overlaps."""
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
         self.last_search = ""
         """The words that were looked for last."""
@@ -83,10 +76,9 @@ class StoryEditor(Prose):
         """The story undoes."""
 
     def action_undo(self) -> None:
-        self.post_message(self.Undo(forward=False))
+        """The story undoes, by a command."""
 
-    def action_redo(self) -> None:
-        self.post_message(self.Undo(forward=True))
+    action_redo = action_undo
 
     def shut(self, why: str) -> None:
         """Make the editor read-only; ``why`` is shown to a writer who tries to type."""
@@ -101,40 +93,15 @@ class StoryEditor(Prose):
     # ---- what is shown
 
     def _marks(self, start: int, end: int) -> Iterator[Mark]:
-        if self._authors is not None:
-            for low, high, author in self._authors.between(start, end):
+        if self.authors is not None:
+            for low, high, author in self.authors.between(start, end):
                 if author != "writer":
                     yield low, high, author
-        index = bisect_right(self._matches, start, key=lambda span: span[1])
-        while index < len(self._matches) and self._matches[index][0] < end:
-            here = self._matches[index] == self.selection
-            yield *self._matches[index], "match-here" if here else "match"
+        index = bisect_right(self.matches, start, key=lambda span: span[1])
+        while index < len(self.matches) and self.matches[index][0] < end:
+            here = self.matches[index] == self.selection
+            yield *self.matches[index], "match-here" if here else "match"
             index += 1
-
-    @property
-    def authors(self) -> Spans | None:
-        """The authors of the text; None if words are not coloured."""
-        return self._authors
-
-    @authors.setter
-    def authors(self, found: Spans | None) -> None:
-        if self._authors is not None or found is not None:
-            self._authors = found
-            self.update()
-
-    @property
-    def matches(self) -> Sequence[Span]:
-        """Spans that are highlighted: in order, without overlaps."""
-        return self._matches
-
-    @matches.setter
-    def matches(self, found: Sequence[Span]) -> None:
-        self._matches = found
-        self.update()
-
-    def select_match(self, start: int, end: int) -> None:
-        """Select a span, and show it above a bar at the bottom."""
-        self.select(start, end, covered=_COVERED)
 
     @property
     def view(self) -> tuple[int, int, int]:

@@ -31,7 +31,7 @@ def receive(screen: WriteScreen) -> None:
         return
     screen.editor.shut(short(why, screen.session.story.file))
     if why.reason is Blocked.DAMAGED:
-        tell_damage(screen)
+        screen.attend(tell_damage(screen))
         return
     screen.notify(short(why, screen.session.story.file), severity="error")
     if why.reason is Blocked.IN_USE:
@@ -78,21 +78,19 @@ def refuse(story: Story) -> None:
         raise StoryError(short(why, story.file))
 
 
-def tell_damage(screen: WriteScreen) -> None:
+async def tell_damage(screen: WriteScreen) -> None:
     """Show that the file is damaged, what is left of it, and what to do."""
     story = screen.session.story
     if story.damage is None:
         return
     question, answers, good = damage_question(story, story.damage)
 
-    def answered(key: str) -> None:
-        if key == "c" and good is not None:
-            made = backup.restore(good, story.file.parent)
-            screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
-        elif key == "r":
-            _recover(screen)
-
-    screen.ask(Confirm(question, answers), answered)
+    key = await screen.app.ask(Confirm(question, answers))
+    if key == "c" and good is not None:
+        made = backup.restore(good, story.file.parent)
+        screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
+    elif key == "r":
+        _recover(screen)
 
 
 def _recover(screen: WriteScreen) -> None:
