@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from srbwriter.gguf import Damaged, Scalar, Tensor, contents
@@ -48,16 +47,6 @@ def check_file(path: Path) -> None:
         raise ModelError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from error
     if magic != b"GGUF":
         raise ModelError(str(path), "not a GGUF file", "download or convert the model in GGUF format")
-
-
-def check_headers(model: Path, adapters: Sequence[Path]) -> None:
-    """Refuse files that loading would refuse, as far as their headers show it. Raises ModelError."""
-    for path in adapters:  # also where the model cannot be read
-        check_file(path)
-    _, tensors = read_contents(model)
-    size = model.stat().st_size
-    if any(tensor.offset + tensor.size // 8 > size for tensor in tensors):  # no type takes less than a bit
-        raise ModelError(str(model), "the model: its tensors are cut short", "download it again")
 
 
 def read_contents(path: Path) -> tuple[dict[str, Scalar], list[Tensor]]:

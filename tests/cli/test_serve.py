@@ -130,7 +130,7 @@ UNUSABLE = (
     ("-m cut.gguf", "cut short"),
     ("--lora none.gguf", "no such file"),
     ("--lora text.gguf:0.5", "not a GGUF file"),
-    ("-m weights-cut.gguf", "weights-cut.gguf: the model: its tensors are cut short"),
+    ("-m weights-cut.gguf", "weights-cut.gguf: llama.cpp could not load it"),
 )
 
 

@@ -167,6 +167,13 @@ EXAMPLES = {
             "root.note": "A late ferry.", "root.tags": ("river",),
         },
     ),
+    "novelai_document.story": Example(
+        ("", [(FERRY, [])]), FERRY,
+        {
+            MEMORY: "A river between two towns.", "root.note": "A river, at night.",
+            f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
+        },
+    ),
     "novelai.scenario": Example(
         ("", [("You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.", [])]),
         "You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.",

@@ -31,6 +31,7 @@ EXPECTED = {
     "card_v1.json": "card",
     "card_v3.json": "card",
     "novelai.story": "novelai",
+    "novelai_document.story": "novelai",
     "novelai.scenario": "novelai-scenario",
     "novelai.lorebook": "novelai-lorebook",
     "page.html": "html",

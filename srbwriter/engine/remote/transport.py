@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import msgspec
@@ -127,7 +128,7 @@ def _refusal(where: str, path: str, response: httpx.Response, body: bytes) -> Re
     status, headers = response.status_code, response.headers
     words, field, wait = own_words(body) or f"HTTP {status}", "", 0.0
     if status < 400:  # a key would go along
-        target = headers.get("location", "nowhere")
+        target = urljoin(where, headers.get("location", "nowhere"))
         words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
     elif status in _CURES:
         words = _CURES[status].format(words=words, path=path)
