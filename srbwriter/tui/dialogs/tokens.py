@@ -65,6 +65,9 @@ class TokenView(Bar[None]):
         yield OptionList(compact=True, markup=False)
 
     def on_mount(self) -> None:
+        if self._index is not None and self._below.layout_here() == "right":  # over the story
+            self.styles.align_horizontal = "left"
+            self.query_one(".box").styles.width = self._below.editor.outer_size.width
         self._look()
         self.set_interval(_LOOKS, self._look)
 
