@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -129,11 +128,6 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     kind: int
     offset: int  # from the start of the file
-
-    @property
-    def size(self) -> int:
-        """How many numbers it holds."""
-        return prod(self.shape)
 
 
 def contents(path: Path) -> tuple[dict[str, Scalar], list[Tensor]]:

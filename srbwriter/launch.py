@@ -8,6 +8,7 @@ story, no screen and no server.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -195,15 +196,11 @@ def engine_options(settings: Values) -> EngineOptions:
 
 def scaled_files(entries: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """Return files and how much of each, from ``FILE`` or ``FILE:SCALE``."""
-    found: list[tuple[str, float]] = []
-    for entry in entries:
-        name, _, scale = entry.rpartition(":")
-        try:
-            whole = not name or paths.expanded(entry).exists()
-            found.append((entry, 1.0) if whole else (name, float(scale)))
-        except ValueError:
-            found.append((entry, 1.0))
-    return tuple(found)
+    scaled = [
+        None if paths.expanded(entry).exists() else re.fullmatch(r"(.+):([-+]?\d*\.?\d+)", entry)
+        for entry in entries
+    ]
+    return tuple((m[1], float(m[2])) if m else (e, 1.0) for m, e in zip(scaled, entries, strict=True))
 
 
 def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = False) -> Settings:

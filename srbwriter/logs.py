@@ -22,8 +22,6 @@ from srbwriter import paths
 log = logging.getLogger("srbwriter")
 
 _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
-_MAX_BYTES = 1_000_000
-_BACKUPS = 3
 
 _handler: logging.Handler | None = None
 _faults: TextIO | None = None
@@ -57,7 +55,7 @@ def start(level: str = "info") -> str | None:
     complaint = None
     try:
         paths.make_folder(paths.log_dir())
-        _handler = _OwnFile(paths.log_file(), maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8")
+        _handler = _OwnFile(paths.log_file(), maxBytes=1_000_000, backupCount=3, encoding="utf-8")
         if not faulthandler.is_enabled():  # otherwise the parent process watches already
             # It stays open: a crash cannot open files.
             _faults = open(fault_file(), "a", encoding="utf-8", opener=paths.open_own)  # noqa: SIM115

@@ -79,7 +79,7 @@ def test_tensors_lie_where_the_header_ends(tmp_path: Path) -> None:
         for half, wanted in (("a", a), ("b", b)):
             tensor = next(t for t in tensors if t.name == f"{name}.lora_{half}")
             assert tensor.shape == wanted.shape[::-1] and tensor.kind == 0
-            found = np.fromfile(path, "<f4", tensor.size, offset=tensor.offset)
+            found = np.fromfile(path, "<f4", wanted.size, offset=tensor.offset)
             assert np.array_equal(found, wanted.ravel())
 
 

@@ -10,7 +10,6 @@ from srbwriter.cli import app, flags
 from srbwriter.cli.columns import plain
 from srbwriter.cli.commands import COMMANDS, DEFAULT
 from srbwriter.cli.exits import Exit
-from srbwriter.cli.stories import recents
 from srbwriter.config import Settings, Table, keys
 from srbwriter.config.kinds import PATH
 from srbwriter.tui.options import THEME
@@ -58,7 +57,7 @@ def _names(kind: str) -> list[str]:
     if kind == "stories":
         from srbwriter.story import library
 
-        known = library.stories(paths.library_dir(), recents())
+        known = library.stories(paths.library_dir())
         counts = Counter(story.title.casefold() for story in known)  # of one title the files
         return [s.title if counts[s.title.casefold()] == 1 else str(s.path) for s in known]
     if kind == "models":

@@ -11,7 +11,7 @@ from srbwriter import paths
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions
-from srbwriter.cli.stories import STORY, find_story, recents
+from srbwriter.cli.stories import STORY, find_story
 from srbwriter.config import Settings, Table
 from srbwriter.story import Story, library
 from srbwriter.story.backup import backups, discard, restore, snapshot
@@ -89,7 +89,7 @@ def _restore(file: Path) -> None:
     if copy is None:
         raise Failure(f"{file}: there is no such copy — `srbwriter backup list` shows them", Exit.USAGE)
     made = restore(copy, paths.library_dir())
-    recents().add(made, library.info(made).title, time.time())
+    library.remember(made, library.info(made).title)
     print(made.resolve())
 
 
@@ -107,7 +107,7 @@ def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     file, folder = _sound(arguments.story, "deleted")
     copy = discard(file, folder)
-    recents().remove(file)
+    library.forget(file)
     print(copy)
     say(f"it was deleted; srbwriter backup restore {shlex.quote(str(copy))} brings it back")
     return Exit.OK

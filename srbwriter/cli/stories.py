@@ -24,10 +24,6 @@ STORY = "title, name or file of a story"
 """The help of an argument that names a story."""
 
 
-def recents() -> library.RecentStories:
-    return library.RecentStories(paths.recent_file())
-
-
 def find_story(named: str) -> Path:
     """Return the file of the story with this path, file name, title, or start of a word in its title.
 
@@ -42,7 +38,7 @@ def find_story(named: str) -> Path:
     if _looks_like_a_path(named):
         problem = "is no file" if path.exists() else "there is no such file"
         raise Failure(f"{path}: {problem} — `srbwriter list` shows the stories there are", Exit.USAGE)
-    stories, wanted = library.stories(paths.library_dir(), recents()), named.casefold()
+    stories, wanted = library.stories(paths.library_dir()), named.casefold()
     matching = [s.path for s in stories if wanted in (s.title.casefold(), s.path.stem.casefold())]
     if not matching:
         matching = [s.path for s in stories if re.search(rf"\b{re.escape(wanted)}", s.title.casefold())]
@@ -106,7 +102,7 @@ def run_new(arguments: argparse.Namespace, settings: Settings) -> int:
     check_new(arguments.output)
     path = arguments.output or library.free_path(paths.library_dir(), title)
     with Story.create(path, title) as story:
-        recents().add(story.file, story.title, time.time())
+        library.remember(story.file, story.title)
         print(story.file)
     return Exit.OK
 
@@ -122,7 +118,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
       srbwriter list
       srbwriter list --json
     """
-    stories = library.stories(paths.library_dir(), recents())
+    stories = library.stories(paths.library_dir())
     if arguments.json:
         print(document([{**asdict(story), "path": str(story.path)} for story in stories]))
         return Exit.OK
@@ -184,9 +180,9 @@ def _named_after_title(path: Path, title: str) -> Path:
     base, _, number = target.stem.rpartition("-")
     if path.parent != paths.library_dir().resolve() or (number.isdigit() and path.stem == base):
         return path  # it is elsewhere, or has that name already
-    recents().remove(path)
+    library.forget(path)
     move(path, target)
-    recents().add(target, title, time.time())
+    library.remember(target, title)
     return target
 
 

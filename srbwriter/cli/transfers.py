@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.stories import STORY, check_new, find_story, recents
+from srbwriter.cli.stories import STORY, check_new, find_story
 from srbwriter.config import Settings, Table
-from srbwriter.story import DamagedStory, StoryError
+from srbwriter.story import DamagedStory, StoryError, library
 
 _STREAM = Path("-")
 
@@ -57,10 +56,8 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
     if form is None and not streamed:
         raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
     form = form or formats.by_name("markdown")
-    if not streamed:  # what cannot be written is said before any work is done
-        if output.is_file() and not force:
-            raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
-        transfer.check_target(output, force=force)
+    if output.is_file() and not force:
+        raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
     source = find_story(arguments.story)
     try:
         if streamed:
@@ -127,7 +124,7 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
             say(str(error))
             code = Exit.ERROR
             continue
-        recents().add(landed.path, landed.title, time.time())
+        library.remember(landed.path, landed.title)
         print(landed.path)
         for notice in landed.notices:
             say(f"{work.file}: {notice}")

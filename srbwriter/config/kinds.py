@@ -79,23 +79,13 @@ def _address(value: object) -> str:
 
 def _layers(value: object) -> int | None:
     """Read a number of layers; None for what the program chooses."""
-    return None if value == "auto" else -1 if value == "all" else _only(int)(value)
+    if isinstance(value, str):
+        return None if value == "auto" else -1 if value == "all" else int(value)
+    return _only(int)(value)
 
 
-def _layers_text(text: str) -> object:
-    return text if text in ("all", "auto") else int(text)
-
-
-def _one_text(text: str) -> list[str]:
-    return [text]
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(";")]
-
-
-def _numbers(text: str) -> list[float]:
-    return list(map(float, text.split(",")))
+def _split(separator: str, read: Callable[[str], Item]) -> Callable[[str], list[Item]]:
+    return lambda text: [read(part) for part in text.split(separator)]
 
 
 INTEGER = Kind("a whole number", "N", _only(int), int)
@@ -103,11 +93,11 @@ NUMBER = Kind("a number", "X", _number, float)
 TEXT = Kind("text", "TEXT", _only(str))
 SWITCH = Kind("true or false", "", _only(bool), _switch_word)
 PATH = Kind("a path", "PATH", _path)
-TEXTS = Kind("a list of texts", "TEXT", _list(_only(str)), _one_text)
-NAMES = Kind("names, separated by semicolons", "A;B", _list(_only(str)), _names)
-NUMBERS = Kind("numbers, separated by commas", "X,X", _list(_number), _numbers)
+TEXTS = Kind("a list of texts", "TEXT", _list(_only(str)), _split("\0", str))  # one text: none holds a NUL
+NAMES = Kind("names, separated by semicolons", "A;B", _list(_only(str)), _split(";", str.strip))
+NUMBERS = Kind("numbers, separated by commas", "X,X", _list(_number), _split(",", float))
 ADDRESS = Kind("one address such as http://host:8000", "URL", _address)
-LAYERS = Kind("a whole number, or all", "N", _layers, _layers_text)
+LAYERS = Kind("a whole number, or all", "N", _layers)
 
 
 def one_of(*words: Word) -> Kind[Word]:

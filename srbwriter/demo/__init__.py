@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["BUNDLED_VARIABLE", "bundled_model"]
-
 BUNDLED_VARIABLE = "SRBWRITER_BUNDLED_MODEL"
 """Environment variable with the path of another file that takes the bundled model's place.
 

@@ -11,10 +11,7 @@ from srbwriter.formats.table import (
     ALIASES,
     FOLDERS,
     FORMATS,
-    FolderFormat,
-    Format,
     by_name,
-    detect,
     for_file,
     no_extension,
     read,
@@ -24,6 +21,6 @@ from srbwriter.formats.table import (
 )
 
 __all__ = [
-    "ALIASES", "FOLDERS", "FORMATS", "FolderFormat", "Format", "FormatError", "by_name", "detect",
+    "ALIASES", "FOLDERS", "FORMATS", "FormatError", "by_name",
     "for_file", "no_extension", "read", "read_folder", "writable", "write",
 ]  # fmt: skip

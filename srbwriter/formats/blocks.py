@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from srbwriter.formats.draft import Grower
-from srbwriter.formats.inline import Inline, marked, plain
+from srbwriter.formats.inline import Inline, inlines, marked
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.outline import is_scene_break, outline
 
@@ -24,7 +24,6 @@ _NOTE_TEXT = re.compile(r"\[\^([^\]\s]+)\]:[ \t]*")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _SAID_BY_MARKS = re.compile(r"^(?=#{1,6}[ \t]+\S|```)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Block(NamedTuple):
@@ -93,7 +92,7 @@ def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> S
         elif kind == "comment":
             comments.append(text)
         elif kind in ("heading", "title"):
-            if at_start and title and plain(text).casefold() == " ".join(title.split()).casefold():
+            if at_start and title and plain_title(text).casefold() == " ".join(title.split()).casefold():
                 continue
             end_chapter("\n\n")
             texts.append(f"{'#' * max(level, 1)} {text}")
@@ -166,11 +165,6 @@ def chapters(draft: StoryDraft) -> list[Chapter]:
     return [chapter for chapter in found if chapter.blocks] or found[:1]
 
 
-def xml_characters(text: str) -> str:
-    """Replace each control character that XML cannot hold by U+FFFD."""
-    return _NOT_IN_XML.sub("\ufffd", text)
-
-
 def plain_title(text: str) -> str:
     """Return the words of a heading in one line."""
-    return " ".join(plain(text).split())
+    return " ".join("".join(part.text for part in inlines(text)).split())

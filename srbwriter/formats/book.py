@@ -1,50 +1,46 @@
 """Books, out: Word documents and EPUB 3, of the current path.
 
 A Word document is a manuscript with styles that the writer can change (ISO/IEC 29500); an EPUB has a page for
-each chapter (EPUB 3.3, W3C). Chapters are headings, scene breaks centred lines, footnotes real footnotes. The
-same story gives the same bytes, whenever it is written.
+each chapter (EPUB 3.3, W3C). Chapters are headings, scene breaks centred lines, footnotes real footnotes.
 """
 
 from __future__ import annotations
 
 import io
 import re
-import time
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from datetime import UTC, datetime
 from html import escape
 
-from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title, xml_characters
-from srbwriter.formats.draft import write_time
+from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title
 from srbwriter.formats.inline import Inline, inlines
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
 
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 
-def _archive(parts: Iterable[tuple[str, str]]) -> bytes:
+def _archive(parts: dict[str, str]) -> bytes:
     """Return an archive of named texts; the first is not compressed, as EPUB asks of its mimetype."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for place, (name, text) in enumerate(parts):
+        for place, (name, text) in enumerate(parts.items()):
             how = zipfile.ZIP_DEFLATED if place else zipfile.ZIP_STORED
             archive.writestr(zipfile.ZipInfo(name, _ZIP_DATE), text.encode("utf-8", "replace"), how)
     return buffer.getvalue()
 
 
 def _xml(text: str) -> str:
-    return escape(xml_characters(text))
+    return escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
 # -- Word ---------------------------------------------------------------------------------------------
 
-_SPACES = (
-    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    ' xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
-)
+_SPACES = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _RELS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006"
 _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml"
@@ -119,7 +115,7 @@ def write_docx(draft: StoryDraft) -> bytes:
         "word/footnotes.xml": f"{_XML}{footnotes}",
         "word/document.xml": f"{_XML}<w:document {_SPACES}>{body}</w:document>",
     }
-    return _archive(parts.items())
+    return _archive(parts)
 
 
 def _run(part: Inline) -> str:
@@ -148,17 +144,13 @@ def _core(draft: StoryDraft) -> str:
     """Return the document's properties."""
     spaces = (
         'xmlns:cp="http://schemas.openxmlformats.org/package/2006/metadata/core-properties"'
-        ' xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:dcterms="http://purl.org/dc/terms/"'
-        ' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
+        ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
     )
     said = {
         "title": draft.title, "creator": draft.byline, "identifier": draft.id,
         "language": language_tag(draft.language) or "",
     }  # fmt: skip
     words = "".join(f"<dc:{name}>{_xml(value[:255])}</dc:{name}>" for name, value in said.items() if value)
-    for name, moment in (("created", draft.created), ("modified", draft.modified or draft.created)):
-        if moment is not None:
-            words += f'<dcterms:{name} xsi:type="dcterms:W3CDTF">{write_time(moment)}</dcterms:{name}>'
     return f"{_XML}<cp:coreProperties {spaces}>{words}</cp:coreProperties>"
 
 
@@ -218,9 +210,7 @@ def write_epub(draft: StoryDraft) -> bytes:
     parts = chapters(draft)
     title, language = _xml(draft.title.strip() or "Untitled"), language_tag(draft.language) or "und"
     files = [f"chapter-{number:04}.xhtml" for number in range(1, len(parts) + 1)]
-    first_made = f"{title}\n{draft.byline}\n{draft.created}".encode("utf-8", "replace").decode()
-    identifier = _xml(draft.id) or uuid.uuid5(uuid.NAMESPACE_URL, first_made)
-    moment = draft.modified or draft.created or time.time()
+    identifier = _xml(draft.id) or uuid.uuid5(uuid.NAMESPACE_URL, f"{title}\n{_xml(draft.byline)}")
     creator = f"<dc:creator>{_xml(draft.byline)}</dc:creator>\n" if draft.byline.strip() else ""
     page = 'media-type="application/xhtml+xml"'
     items = "".join(f'<item id="c{number}" href="{file}" {page}/>\n' for number, file in enumerate(files, 1))
@@ -231,7 +221,7 @@ def write_epub(draft: StoryDraft) -> bytes:
 <dc:identifier id="id">urn:uuid:{identifier}</dc:identifier>
 <dc:title>{title}</dc:title>
 <dc:language>{language}</dc:language>
-{creator}<meta property="dcterms:modified">{write_time(moment)}</meta>
+{creator}<meta property="dcterms:modified">{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}</meta>
 </metadata>
 <manifest>
 <item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
@@ -243,17 +233,16 @@ def write_epub(draft: StoryDraft) -> bytes:
 """
     links = "".join(_nav_entry(file, part, title) for file, part in zip(files, parts, strict=True))
     contents = f'<nav epub:type="toc"><h1>{title}</h1>\n<ol>\n{links}</ol></nav>'
-    pages = ((f"EPUB/{file}", _page(part, title, language)) for file, part in zip(files, parts, strict=True))
-    return _archive(
-        (
-            ("mimetype", "application/epub+zip"),
-            ("META-INF/container.xml", _CONTAINER),
-            ("EPUB/package.opf", package),
-            ("EPUB/nav.xhtml", _xhtml(title, language, contents)),
-            ("EPUB/style.css", _SHEET),
-            *pages,
-        )
-    )
+    archive = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": _CONTAINER,
+        "EPUB/package.opf": package,
+        "EPUB/nav.xhtml": _xhtml(title, language, contents),
+        "EPUB/style.css": _SHEET,
+    }
+    for file, part in zip(files, parts, strict=True):
+        archive[f"EPUB/{file}"] = _page(part, title, language)
+    return _archive(archive)
 
 
 def _nav_entry(file: str, part: Chapter, title: str) -> str:

@@ -3,7 +3,7 @@
 Follows ISO/IEC 29500, strict and transitional, and OpenDocument 1.3. Elements are known by their names in any
 namespace, and the two formats share none that would mean different things: one function walks through both.
 Insertions of tracked changes are text, deletions are not. Footnotes and endnotes become those of Markdown,
-comments become notes of the chapter, and a notice says what was left out.
+comments become notes of the chapter. Notices say what was left out.
 """
 
 from __future__ import annotations
@@ -15,20 +15,14 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from srbwriter.formats.blocks import Block, Kind, block_of, read_blocks
-from srbwriter.formats.draft import read_time
 from srbwriter.formats.inline import Inline, Words, spaced
 from srbwriter.formats.opening import Document, NotForUs
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.outline import SCENE_BREAK
 
-TABLES = "tables were read cell by cell, a paragraph for each"
-ITEMS = "items of lists begin with a dash in place of bullet or number"
-BOXES = "words in text boxes stand below the paragraph that they hang on"
-COMMENTS = "comments became notes on their chapters"
 CONTENTS = "the table of contents was left out"
 PICTURES = "pictures were left out"
 HIDDEN = "hidden or deleted words were left out"
-FOOTNOTES = "footnotes stand at the end of their chapters, where [^1] and so on point to them"
 HEADING = re.compile(r"heading ([1-9])$")
 _KINDS = {
     "title": "title", "author": "author", "subtitle": "author",
@@ -111,8 +105,6 @@ class Reader:
         else:
             if style.kind == "title" or style.kind == "author":
                 kind = style.kind
-            elif kind == "item":
-                self.document.tell(ITEMS)
             yield from block_of(kind, parts, style.level or 1)
         hanging, self._hanging = self._hanging, []
         yield from hanging
@@ -121,19 +113,16 @@ class Reader:
         """Keep the words of a footnote; return its mark in the text."""
         self._notes += 1
         self._hanging += block_of("note", words, self._notes)
-        self.document.tell(FOOTNOTES)
         return f"[^{self._notes}]"
 
     def comment(self, author: str, words: str) -> None:
         if words:
             self._hanging.append(Block("comment", 0, f"{author}: {words}" if author else words))
-            self.document.tell(COMMENTS)
 
     def box(self, blocks: Iterable[Block]) -> None:
         """Keep what a text box holds."""
-        found = list(blocks)
+        found = list(blocks)  # which takes along what hangs already
         self._hanging += found
-        self.document.tell(BOXES)
 
 
 class _XmlReader(Reader):
@@ -157,9 +146,6 @@ class _XmlReader(Reader):
                     else:
                         yield from self.paragraph(parts, style, item)
                         item = False
-                case "tc" | "table-cell":
-                    self.document.tell(TABLES)
-                    yield from self.blocks(child)
                 case "list-item":
                     yield from self.blocks(child, True)
                 case "frame":
@@ -208,8 +194,6 @@ def _read(document: Document, blocks: Iterable[Block], about: str, language: str
     author = told.get("initial-creator") or told.get("creator", "")
     draft = read_blocks(blocks, told.get("title", ""), author)
     draft.language = told.get("language") or language
-    draft.created = read_time(told.get("created") or told.get("creation-date"))
-    draft.modified = read_time(told.get("modified") or told.get("date"))
     return draft
 
 
@@ -287,7 +271,6 @@ class _Word(_XmlReader):
             if name == "r":
                 yield from self._run(child, style)
             elif name == "oMath":
-                self.document.tell("formulas became plain characters")
                 yield Inline("".join(text.text or "" for text in named(child.iter(), "t")))
             elif name not in _NO_WORDS:
                 yield from self._words(child, style)
@@ -367,16 +350,12 @@ class _Odt(_XmlReader):
         for style in named(root.iter(), "style"):
             family, name = attribute(style, "family"), attribute(style, "name")
             own, base = list(named(style.iter(), "text-properties")), attribute(style, "parent-style-name")
-            italic = next(filter(None, (attribute(each, "font-style") for each in own)), "")
-            bold = next(filter(None, (attribute(each, "font-weight") for each in own)), "")
-            self.styles[f"{family} {name}"] = (
-                Style(
-                    _KINDS.get(name.casefold()),
-                    italic=italic in ("italic", "oblique") if italic else None,
-                    bold=bold in ("bold", "600", "700", "800", "900") if bold else None,
-                ),
-                f"{family} {base}" if base else "",
-            )
+            slant = next(filter(None, (attribute(each, "font-style") for each in own)), "")
+            weight = next(filter(None, (attribute(each, "font-weight") for each in own)), "")
+            italic = slant in ("italic", "oblique") if slant else None
+            bold = weight in ("bold", "600", "700", "800", "900") if weight else None
+            whole = Style(_KINDS.get(name.casefold()), italic=italic, bold=bold)
+            self.styles[f"{family} {name}"] = (whole, f"{family} {base}" if base else "")
 
     def read_paragraph(self, element: Element) -> tuple[Style, list[Inline]]:
         name = attribute(element, "style-name")

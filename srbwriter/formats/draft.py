@@ -1,4 +1,4 @@
-"""Helpers that readers share: fields of unknown JSON, growing a draft of a story, times.
+"""Helpers that readers share: fields of unknown JSON, growing a draft of a story.
 
 A draft is a :class:`srbwriter.story.draft.StoryDraft`, whose nodes are those of a story.
 """
@@ -6,17 +6,12 @@ A draft is a :class:`srbwriter.story.draft.StoryDraft`, whose nodes are those of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import ROOT, Author, JsonValue, NodeId, as_list, as_object
 from srbwriter.story.node import Node
 from srbwriter.story.text import LONGEST
-
-_MILLISECONDS_FROM = 1e11  # Unix times above this are milliseconds: as seconds it would be the year 5138
-_LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class Fields:
@@ -99,20 +94,3 @@ def cut_long(text: str) -> Iterator[str]:
         yield text[at:end]
         at = end
     yield text[at:]
-
-
-def read_time(value: Any) -> float | None:
-    """Return Unix seconds of a number (seconds or milliseconds) or of ISO 8601; else None."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = value / 1000 if abs(value) > _MILLISECONDS_FROM else value
-        return float(seconds) if 0 <= seconds <= _LAST_SECOND else None
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(str(value))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return None
-
-
-def write_time(seconds: float) -> str:
-    """Return the moment in UTC, to the second; one that no calendar has becomes the nearest that it has."""
-    moment = datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

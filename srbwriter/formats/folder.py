@@ -77,22 +77,21 @@ def title_of(path: str) -> str:
     return _NUMBERED.sub("", stem, count=1).strip() if _NUMBERED.match(stem) else stem
 
 
-class Part(NamedTuple):
+class ChapterFile(NamedTuple):
     """A file that becomes a chapter, called ``title`` where its text says nothing else.
 
     Without a ``path`` it has no words. ``level`` is that of the heading which it gets where its text begins
-    with none; 0 is a scene. ``notes`` are files, too. What follows leaves out a part that stands ``beside``.
+    with none; 0 is a scene. ``notes`` are files, too.
     """
 
     path: str
     title: str
     level: int = 1
     notes: Sequence[str] = ()
-    beside: bool = False
 
 
 def _bind(
-    folder: Folder, parts: Iterable[Part], read_file: ReadFile, clean: Callable[[str], str] = str
+    folder: Folder, parts: Iterable[ChapterFile], read_file: ReadFile, clean: Callable[[str], str] = str
 ) -> StoryDraft:
     """Return one story of all parts; a notice names each file that is empty or cannot be read.
 
@@ -104,7 +103,7 @@ def _bind(
     """
     grower, whole = Grower(), StoryDraft()
     end, ending = grower.root, ""  # the last characters of the text so far
-    for path, title, level, asides, beside in parts:
+    for path, title, level, asides in parts:
         part = StoryDraft()
         try:
             if path and not folder.files[path].read_bytes().strip():
@@ -124,11 +123,8 @@ def _bind(
             text = f"{'#' * min(level, 6)} {title}{_BLANK_LINE}{text}"
         if ending and text:  # a blank line between the chapters
             end.text += _BLANK_LINE[len(ending) - len(ending.rstrip("\n")) :]
-            ending = _BLANK_LINE
         note = _BLANK_LINE.join(filter(None, [*notes, *(node.note for node in part.path)]))
-        node = grower.add(end, text, title=title, note=note, labels="not compiled" * beside)
-        if not beside:
-            end, ending = node, (ending + text)[-2:]
+        end, ending = grower.add(end, text, title=title, note=note), (ending + text)[-2:]
     if end is grower.root:
         raise NotForUs(folder.name, "holds nothing that can be read", _CURE)
     whole.nodes, whole.current, whole.title = grower.nodes, end.id, folder.title
@@ -144,18 +140,17 @@ def is_folder(folder: Folder) -> bool:
 
 def read_files(folder: Folder, read_file: ReadFile) -> StoryDraft:
     """The files of a folder in their order, each a chapter."""
-    return _bind(folder, [Part(path, title_of(path)) for path in folder.files], read_file)
+    return _bind(folder, [ChapterFile(path, title_of(path)) for path in folder.files], read_file)
 
 
 def refuse_projects(folder: Folder) -> None:
     """Raise NotForUs for projects whose file names say nothing of their order."""
-    names = {path.partition("/")[0] for path in folder.files}
-    if "nwProject.nwx" in names:
-        cure = "build the manuscript there as Open Document or Markdown, and import that"
-        raise NotForUs(folder.name, "is a project of novelWriter", cure)
-    if {"MANUSKRIPT", "outline"} <= names:
-        cure = "compile it there as Markdown or HTML, and import that"
-        raise NotForUs(folder.name, "is a project of Manuskript", cure)
+    for mark, program, cure in (
+        ("nwProject.nwx", "novelWriter", "build the manuscript there as Open Document or Markdown"),
+        ("MANUSKRIPT", "Manuskript", "compile it there as Markdown or HTML"),
+    ):
+        if mark in folder.files:
+            raise NotForUs(folder.name, f"is a project of {program}", f"{cure}, and import that")
 
 
 # -- Obsidian -----------------------------------------------------------------------------------------
@@ -178,7 +173,7 @@ def read_vault(folder: Folder, read_file: ReadFile) -> StoryDraft:
     With Longform it is the project: its scenes in the order of the index note, and nothing else.
     """
     project, notices = _longform(folder), list[str]()
-    parts = [Part(path, title_of(path)) for path in folder.files if path.lower().endswith(_NOTE)]
+    parts = [ChapterFile(path, title_of(path)) for path in folder.files if path.lower().endswith(_NOTE)]
     if project is not None:
         parts = list(_scenes(folder, *project, notices))
     draft = _bind(folder, parts, read_file, lambda text: _LINK.sub(_shown, text))
@@ -211,7 +206,7 @@ def _longform(folder: Folder) -> tuple[str, JsonObject] | None:
     return None
 
 
-def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) -> Iterator[Part]:
+def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) -> Iterator[ChapterFile]:
     """Yield the scenes of a project in its order; a notice names what is left out."""
     at = PurePosixPath(index).parent / str(said.get("sceneFolder") or "").strip("/")
     taken = {index}
@@ -223,7 +218,7 @@ def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) ->
             stack += [(inner, level + 1) for inner in reversed(as_list(entry))]
         elif path in folder.files:
             taken.add(path)
-            yield Part(path, title_of(path), min(level, 6))
+            yield ChapterFile(path, title_of(path), min(level, 6))
         else:
             notices.append(f"{entry} was left out; the index note names it, and there is no such note")
     notes = [path for path in folder.files if path.lower().endswith(_NOTE) and path not in taken]
@@ -238,17 +233,20 @@ _MEND = "open it in Scrivener, let it mend the project, and close it; or compile
 
 
 def is_scrivener(folder: Folder) -> bool:
-    return any(path.endswith(".scrivx") and "/" not in path for path in folder.files)
+    return bool(_binder(folder))
+
+
+def _binder(folder: Folder) -> str:
+    return next((path for path in folder.files if path.endswith(".scrivx") and "/" not in path), "")
 
 
 def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
     """The Draft folder of a project (Scrivener 1 to 3), in the order of its binder.
 
-    Folders, and texts directly in the Draft, are chapters; texts in folders are scenes. A text that is not
-    compiled becomes a branch beside the text. Raises NotForUs for a binder that is not sound.
+    Folders, and texts directly in the Draft, are chapters; texts in folders are scenes. A notice names what
+    is not compiled, and left out. Raises NotForUs for a binder that is not sound.
     """
-    binder = next((p for p in folder.files if p.endswith(".scrivx") and "/" not in p), None)
-    if binder is None:
+    if not (binder := _binder(folder)):
         raise NotForUs(folder.name, "has no .scrivx file", "name the folder NAME.scriv of a project")
     name = f"{folder.name}/{binder}"
     root = parse_xml(folder.files[binder].read_bytes(), name, _MEND)
@@ -266,7 +264,7 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
                     return path
         return ""
 
-    def parts() -> Iterator[Part]:
+    def parts() -> Iterator[ChapterFile]:
         says = any(map(_is_compiled, top.iter()))  # some versions have no field for texts not compiled
         stack = [(child, 1) for child in reversed(list(next(named(top, "Children"), ())))]
         while stack:
@@ -275,14 +273,14 @@ def read_scrivener(folder: Folder, read_file: ReadFile) -> StoryDraft:
                 continue
             stack += [(child, depth + 1) for child in reversed(list(next(named(item, "Children"), ())))]
             title, kind = text_in(first(item, "Title")), item.get("Type", "")
-            if kind not in ("Folder", "Text"):
-                notices.append(f"{title or kind} was left out; it is no text")
+            if kind not in ("Folder", "Text") or (says and not _is_compiled(item)):
+                notices.append(f"{title or kind} was left out; it is no text, or not compiled")
                 continue
             notes = [path for aside in ("synopsis", "notes") if (path := file_of(item, aside, f"_{aside}"))]
             path, chapter = file_of(item, "content"), kind == "Folder" or depth == 1
             if path or chapter or notes:
                 level = depth if chapter and title else 0
-                yield Part(path, title or kind, level, notes, says and not _is_compiled(item))
+                yield ChapterFile(path, title or kind, level, notes)
 
     draft = _bind(folder, parts(), read_file, lambda text: _STYLE_MARKS.sub("", text))
     draft.notices += notices

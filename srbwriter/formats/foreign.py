@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
 
-from srbwriter.formats.draft import Fields, Grower, read_time
+from srbwriter.formats.draft import Fields, Grower
 from srbwriter.formats.lore import add_lore, read_entry
 from srbwriter.formats.opening import Document, FormatError, parse_json
 from srbwriter.story.draft import StoryDraft
@@ -18,7 +18,6 @@ from srbwriter.story.model import (
     Author,
     JsonObject,
     JsonValue,
-    LoreEntry,
     NodeId,
     Settings,
     as_list,
@@ -96,10 +95,9 @@ def read_mikupad(document: Document) -> StoryDraft:
             whole = part.text("prefix") + text + part.text("suffix")
             setattr(settings, name, whole.replace("\\n", "\n"))  # line breaks are typed as \\n there
     settings.author_note_depth = session.integer("authorNoteDepth")
-    for place, entry in session.inner("worldInfo").members("entries"):
-        keys = [key.replace("/", r"\/") for key in entry.texts("keys") if key]
-        keys = [f"/{key}/i" for key in keys]  # all are regular expressions there
-        settings.lore.append(LoreEntry(place, entry.text("displayName"), entry.text("text"), keys))
+    for place, fields in session.inner("worldInfo").members("entries"):
+        settings.lore.append(entry := read_entry(fields, place))
+        entry.keys = ["/{}/i".format(key.replace("/", r"\/")) for key in entry.keys]  # regular expressions
     grower.root.settings = settings
     return grower.draft(end, session.text("name"))
 
@@ -197,7 +195,6 @@ def read_tavern_chat(document: Document) -> StoryDraft:
     characters = [name for name, is_user in names.items() if name and not is_user]
     draft.title = titles[0] or ", ".join(characters[:3])
     draft.byline = titles[1] or next((name for name, is_user in names.items() if name and is_user), "")
-    draft.created = read_time(head.raw("create_date"))
     about = head.inner("chat_metadata")
     note, depth = about.text("note_prompt") or None, about.integer("note_depth")
     draft.root.settings = Settings(author_note=note, author_note_depth=depth)
@@ -218,7 +215,7 @@ def read_conversations(document: Document) -> StoryDraft:
     Several conversations stand side by side below an empty root; the one that was changed last is shown.
     Instructions, tools and messages without words are left out.
     """
-    grower, newest, here, title = Grower(), -1.0, None, ""
+    grower, newest, here, title = Grower(), "", None, ""
     chats = [Fields(value) for value in as_list(document.value) or [document.value]]
     for chat in chats:
         of_claude = isinstance(chat.raw("chat_messages"), list)
@@ -231,19 +228,15 @@ def read_conversations(document: Document) -> StoryDraft:
             if text:
                 node = last = grower.add(node, text if node is top else BETWEEN + text, author)
             made[key] = node
-        changed = read_time(chat.raw("updated_at" if of_claude else "update_time")) or 0.0
+        changed = str(chat.raw("updated_at" if of_claude else "update_time"))  # ISO 8601, or seconds
         if last is not top and changed > newest:
             shown = chat.ident("current_leaf_message_uuid" if of_claude else "current_node")
             newest, here, title = changed, made.get(shown, last), name
     return grower.draft(here, title if len(chats) == 1 else "")
 
 
-_Message = tuple[str, str, Author, str]
-"""Id, parent, author and text."""
-
-
-def _chatgpt_messages(chat: Fields) -> Iterator[_Message]:
-    """Yield the messages, parents first."""
+def _chatgpt_messages(chat: Fields) -> Iterator[tuple[str, str, Author, str]]:
+    """Yield id, parent, author and text of the messages, parents first."""
     entries = dict(chat.members("mapping"))
     order = [name for name, entry in entries.items() if str(entry.raw("parent")) not in entries]
     for name in order:  # grows while it is walked
@@ -258,7 +251,7 @@ def _chatgpt_messages(chat: Fields) -> Iterator[_Message]:
         yield name, str(entry.raw("parent")), "writer" if role == "user" else "model", text if said else ""
 
 
-def _claude_messages(chat: Fields) -> Iterator[_Message]:
+def _claude_messages(chat: Fields) -> Iterator[tuple[str, str, Author, str]]:
     """The same of Claude. Old exports name no parents: each message follows the one before it."""
     last = ""
     for place, message in enumerate(chat.objects("chat_messages")):

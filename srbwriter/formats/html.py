@@ -15,10 +15,9 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
 from srbwriter.formats.blocks import Block, block_of, heading_starts, read_blocks
-from srbwriter.formats.documents import CONTENTS, PICTURES, TABLES, attribute, first, named, text_in
-from srbwriter.formats.draft import read_time
+from srbwriter.formats.documents import CONTENTS, PICTURES, attribute, first, named, text_in
 from srbwriter.formats.inline import Inline, Words, spaced
-from srbwriter.formats.opening import Document, FormatError, NotForUs, decode
+from srbwriter.formats.opening import Document, NotForUs, decode
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.outline import SCENE_BREAK
 
@@ -44,13 +43,8 @@ _REFERENCE = {"noteref", "doc-noteref"}
 _NOTES = {"footnote", "endnote", "rearnote", "doc-footnote", "doc-endnote"}
 
 
-class _Rule(NamedTuple):
-    """A rule of a style sheet: its tag and classes, and what it says of italic and bold, if anything."""
-
-    tag: str
-    classes: frozenset[str]
-    italic: bool | None
-    bold: bool | None
+_Rule = tuple[str, frozenset[str], bool | None, bool | None]
+"""A rule of a style sheet: its tag and classes, and what it says of italic and bold, if anything."""
 
 
 def style_rules(sheet: str) -> list[_Rule]:
@@ -62,8 +56,8 @@ def style_rules(sheet: str) -> list[_Rule]:
             step = _SIMPLE.fullmatch(re.split(r"[\s>+~]+", selector.strip())[-1])
             if step and step[0]:
                 classes = frozenset(filter(None, step[2].split(".")))
-                found.append(_Rule((step[1] or "*").lower(), classes, italic, bold))
-    return sorted(found, key=lambda rule: len(rule.classes))  # more classes say it more exactly
+                found.append(((step[1] or "*").lower(), classes, italic, bold))
+    return sorted(found, key=lambda rule: len(rule[1]))  # more classes say it more exactly
 
 
 def _said(style: str) -> tuple[bool | None, bool | None]:
@@ -78,7 +72,7 @@ def is_html(document: Document) -> bool:
 
 def read_html(document: Document) -> StoryDraft:
     page = _Page(document)
-    blocks = page.read(document.text, document.name)
+    blocks = page.read(document.text)
     draft = read_blocks(blocks, _one_line(page.title), page.author)
     draft.language = page.language
     return draft
@@ -116,14 +110,10 @@ class _Page(HTMLParser):
         self._chapter = self._marks.get("", "")  # the title of a chapter that begins with the next words
         self.title = self.author = self.language = ""
 
-    def read(self, text: str, name: str) -> list[Block]:
-        """Return what the page shows. Raises FormatError."""
-        try:
-            self.feed(text)
-            self.close()
-        except AssertionError as error:  # how the parser refuses some broken declarations
-            line, column = self.getpos()
-            raise FormatError(name, f"line {line}, column {column + 1}", "HTML") from error
+    def read(self, text: str) -> list[Block]:
+        """Return what the page shows. Raises AssertionError for some broken declarations."""
+        self.feed(text)
+        self.close()
         self._end_block()
         return self._found
 
@@ -180,9 +170,7 @@ class _Page(HTMLParser):
             self._heading = 0 if self._plain else heading
             self._item = self._item or tag == "li"
         self._chapter = self._marks.get(name, self._chapter) if name else self._chapter
-        if tag in ("td", "th"):
-            self._document.tell(TABLES)
-        elif tag == "html":
+        if tag == "html":
             self.language = given.get("lang") or given.get("xml:lang") or ""
         elif tag == "a" and kinds & _REFERENCE:
             note = given.get("href", "").partition("#")[2]
@@ -193,7 +181,7 @@ class _Page(HTMLParser):
         note = name if kinds & _NOTES and name in self._labels else here.note
         italic, bold = here.look.emphasis or tag in _EMPHASIS, here.look.strong or tag in _STRONG
         classes = frozenset(given.get("class", "").split())
-        said = [rule[2:] for rule in self._rules if rule.tag in ("*", tag) and rule.classes <= classes]
+        said = [rule[2:] for rule in self._rules if rule[0] in ("*", tag) and rule[1] <= classes]
         for of_italic, of_bold in [*said, _said(given.get("style", ""))]:
             italic = italic if of_italic is None else of_italic
             bold = bold if of_bold is None else of_bold
@@ -231,6 +219,7 @@ _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "tex
 _ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 _OWN_UUID = re.compile(r"(?:urn:uuid:)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 _TITLE_PAGE = re.compile(r"""epub:type\s*=\s*["'][^"']*\b(?:titlepage|halftitlepage|cover)\b""")
+_COVERS = ("title-page", "cover")
 _SHEET = re.compile(r"""<link\b[^>]*href\s*=\s*["']([^"']+\.css)["']""")
 
 
@@ -266,30 +255,22 @@ def read_epub(document: Document) -> StoryDraft:
         for key in items:
             if paths[key] in document.names and _is_contents(items[key]):
                 _add_chapters(marks, document, paths[key], title)
-    covers = [
-        each for each in named(package.iter(), "reference") if each.get("type") in ("title-page", "cover")
-    ]
+    covers = (each for each in named(package.iter(), "reference") if each.get("type") in _COVERS)
     plain = {_path(place, each.get("href", "")) for each in covers}
     labels: dict[str, int] = {}
-    sheets: dict[str, list[_Rule]] = {}
     blocks: list[Block] = []
     for path, text in pages.items():
-        rules: list[_Rule] = []
-        for sheet in [_path(path, href) for href in _SHEET.findall(text)]:
-            if sheet not in sheets and sheet in document.names:
-                sheets[sheet] = style_rules(document.part(sheet).decode("utf-8", "replace"))
-            rules += sheets.get(sheet, [])
+        sheets = (sheet for href in _SHEET.findall(text) if (sheet := _path(path, href)) in document.names)
+        rules = style_rules("".join(document.part(sheet).decode("utf-8", "replace") for sheet in sheets))
         page = _Page(
             document, rules, marks.get(path), labels, path in plain or bool(_TITLE_PAGE.search(text))
         )
-        blocks += page.read(text, f"{document.name}, {path}")
+        blocks += page.read(text)
     if not blocks:
         raise NotForUs(document.name, "is a book without words", "a book of pictures has no text to import")
     draft = read_blocks(blocks, title)
     draft.byline = ", ".join(told("creator"))
     draft.language = next((tag for tag in told("language") if tag != "und"), "")
-    modified = (text_in(m) for m in named(package.iter(), "meta") if m.get("property") == "dcterms:modified")
-    draft.modified = read_time(next(modified, None))
     draft.id = next((own[1] for own in map(_OWN_UUID.fullmatch, told("identifier")) if own), "")
     return draft
 
@@ -307,10 +288,8 @@ def _page(document: Document, path: str, item: Element) -> str:
     """Return the text of a page of the spine; empty for what is none, and a notice says so."""
     if _is_contents(item):
         document.tell(CONTENTS)
-    elif item.get("media-type", "") not in _PAGES:
+    elif item.get("media-type", "") not in _PAGES or path not in document.names:
         document.tell(f"{path} was left out; it is no page of text")
-    elif path not in document.names:
-        document.tell(f"{path} was left out; the book names it and does not hold it")
     else:
         data = document.part(path)
         found = _ENCODING.match(data)

@@ -59,11 +59,6 @@ def inlines(text: str) -> list[Inline]:
     return join_inlines(found)
 
 
-def plain(text: str) -> str:
-    """Return the words alone."""
-    return "".join(part.text for part in inlines(text))
-
-
 def marked(parts: Iterable[Inline]) -> str:
     """Return a text with marks that reads as ``parts``: the inverse of :func:`inlines`.
 
@@ -71,13 +66,12 @@ def marked(parts: Iterable[Inline]) -> str:
     CommonMark cannot express an emphasis, it is removed first from the punctuation at the ends and then from
     the whole; the words are always the same.
     """
-    wanted = _within(join_inlines(parts), _SEEN)
-    for escaped in (_NO_MARKS, _LIKELY_MARKS, _MARKS):
+    wanted = list(parts)
+    ways = ((_NO_MARKS, _SEEN), (_LIKELY_MARKS, _SEEN), (_MARKS, _SEEN), (_MARKS, _INNER))
+    for escaped, core in ways:
+        wanted = _within(wanted, core)
         if inlines(text := _written(wanted, escaped)) == wanted:
             return text
-    wanted = _within(wanted, _INNER)
-    if inlines(text := _written(wanted, _MARKS)) == wanted:
-        return text
     return _written([Inline(part.text) for part in wanted], _MARKS)
 
 
@@ -98,7 +92,7 @@ def join_inlines(parts: Iterable[Inline]) -> list[Inline]:
 def _within(parts: Iterable[Inline], core: re.Pattern[str]) -> list[Inline]:
     """Return ``parts`` with only what matches ``core`` emphasised."""
     found: list[Inline] = []
-    for part in parts:
+    for part in join_inlines(parts):
         inner = core.search(part.text)
         start, end = inner.span() if inner else (0, 0)
         inside = part._replace(text=part.text[start:end])
@@ -139,6 +133,7 @@ def spaced(words: Sequence[Words]) -> list[Inline]:
         text = part.text
         if exact and text == "\n":
             _strip_end(parts, " ")
+            text = text if parts else ""
         elif not exact:
             text = _SPACE.sub(" ", text)
             text = text.removeprefix(" ") if at_edge else text
@@ -146,8 +141,6 @@ def spaced(words: Sequence[Words]) -> list[Inline]:
             parts.append(part._replace(text=text))
             at_edge = text.endswith((" ", "\n"))
     _strip_end(parts, " \n")
-    if parts:
-        parts[0] = parts[0]._replace(text=parts[0].text.lstrip("\n"))
     return parts
 
 

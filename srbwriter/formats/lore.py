@@ -11,7 +11,7 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from srbwriter.formats.draft import Fields, Grower, read_time
+from srbwriter.formats.draft import Fields, Grower
 from srbwriter.formats.opening import PNG, Document, FormatError, parse_json
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import ROOT, LoreEntry, as_list, as_object
@@ -23,26 +23,19 @@ _MACRO = re.compile(r"\{\{char\}\}|<bot>|<char>", re.IGNORECASE)
 
 
 def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry]) -> None:
-    """Add entries to the story, each with an id of its own.
-
-    One that nothing can activate (no keys, and not constant) is switched off, and a notice says so.
-    """
+    """Add entries to the story, each with an id of its own."""
     settings = draft.root.settings
     lore = {entry.id: entry for entry in settings.lore}
     for entry in entries:
         while entry.id in lore:
             entry.id = f"{entry.id} ({len(lore) + 1})"
         lore[entry.id] = entry
-        if entry.enabled and not entry.constant and not entry.keys:
-            entry.enabled = False
-            name = entry.name or entry.id
-            draft.notices.append(f"Switched off, because it has no keys: {name} in the lorebook.")
     settings.lore = list(lore.values())
     draft.root.settings = settings
 
 
 def read_entry(entry: Fields, place: str) -> LoreEntry:
-    """Return an entry of a card's book, or of world info of SillyTavern or Kobold."""
+    """Return an entry of a card's book, of world info of SillyTavern or Kobold, of NovelAI or mikupad."""
     of_card = entry.raw("keys") is not None
     case_sensitive = entry.flag("case_sensitive") or entry.flag("caseSensitive")
     keys = [key.strip() for key in entry.texts("keys") or entry.texts("key") if key.strip()]
@@ -54,15 +47,16 @@ def read_entry(entry: Fields, place: str) -> LoreEntry:
     added = entry.inner("extensions") if of_card else entry
     depth = added.integer("depth")
     return LoreEntry(
-        id=entry.ident("id") or entry.ident("uid") or (f"card-{place}" if of_card else place),
-        name=entry.text("name") or entry.text("comment"),
-        text=entry.text("content"),
+        id=entry.ident("id") or entry.ident("uid") or place,
+        name=entry.text("name") or entry.text("comment") or entry.text("displayName"),
+        text=entry.text("content") or entry.text("text"),
         keys=keys,
         enabled=entry.flag("enabled", not (entry.flag("disable") or entry.flag("widisabled"))),
-        constant=entry.flag("constant"),
+        constant=entry.flag("constant") or entry.flag("forceActivation"),
         case_sensitive=case_sensitive or added.flag("case_sensitive"),
         whole_words=added.flag("match_whole_words") or added.flag("matchWholeWords"),
         depth=None if added.integer("position") != _AT_DEPTH else _AT_DEPTH if depth is None else depth,
+        scan_depth=entry.integer("searchRange"),
         order=entry.integer("insertion_order") or entry.integer("order") or 0,
     )
 
@@ -123,15 +117,11 @@ def read_card(document: Document) -> StoryDraft:
         return _MACRO.sub(lambda _: name, text) if name else text
 
     grower = Grower()
-    for text in filter(None, [card.text("first_mes"), *card.texts("alternate_greetings")]):
+    more = [*card.texts("alternate_greetings"), *card.texts("group_only_greetings")]
+    for text in filter(None, [card.text("first_mes"), *more]):
         grower.add(grower.root, named(text))
-    current = grower.nodes.get(ROOT + 1)
-    for text in filter(None, card.texts("group_only_greetings")):
-        grower.add(grower.root, named(text), labels="group")
-    draft = grower.draft(current, card.text("name"))
+    draft = grower.draft(grower.nodes.get(ROOT + 1), card.text("name"))
     draft.byline = card.text("creator")
-    draft.created = read_time(card.raw("creation_date"))
-    draft.modified = read_time(card.raw("modification_date"))
     settings = draft.root.settings
     settings.memory = "\n\n".join(filter(None, (named(card.text(field)) for field in _MEMORY))) or None
     draft.root.note, draft.root.tags = card.text("creator_notes"), card.tags()

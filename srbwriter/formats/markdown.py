@@ -11,7 +11,7 @@ from typing import Any, cast
 import yaml
 
 from srbwriter.formats.blocks import heading_starts
-from srbwriter.formats.draft import Grower, read_time, write_time
+from srbwriter.formats.draft import Grower
 from srbwriter.formats.opening import Document, unix_lines
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import JsonObject, JsonValue, as_list, as_object
@@ -24,7 +24,6 @@ _NAMES = (
     ("title",),
     ("author", "authors", "byline", "creator"),
     ("lang", "language", "locale"),
-    ("date",),
 )
 """What the front matter says of a story, and the keys under which other programs say it; ours are first."""
 
@@ -60,14 +59,12 @@ def read_markdown(document: Document) -> StoryDraft:
             here = grower.add(here, text[low:high])
     draft = grower.draft(here)
     said = [next(filter(None, (_words_of(front.get(key)) for key in keys)), "") for keys in _NAMES]
-    draft.title, draft.byline, draft.language, date = said
-    draft.modified = read_time(date)
+    draft.title, draft.byline, draft.language = said
     return draft
 
 
 def write_markdown(draft: StoryDraft) -> bytes:
-    date = write_time(draft.modified) if draft.modified is not None else ""
-    front = {"title": draft.title, "author": draft.byline, "lang": draft.language, "date": date}
+    front = {"title": draft.title, "author": draft.byline, "lang": draft.language}
     fields: JsonObject = {name: words for name, words in front.items() if words}
     text = draft.text
     fields["words"] = words_of(text)

@@ -30,7 +30,7 @@ _BOMS = {
 }
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
 _REFUSED = (
-    (b'380242cd {"srbwriter":', "is a story", "give it a name in .srbw, and open it"),
+    (b'380242cd {"srbwriter":', "is a story", "give it a name in .srbw and open it; it needs no import"),
     (b"SQLite format 3\0", "is a database", "if it is a story, open it; it needs no import"),
     (b"%PDF-", "is a PDF, which has places of letters and no text", "import what it was made from"),
     (
@@ -123,11 +123,9 @@ def parse_xml(data: bytes, name: str, cure: str) -> Element:
         raise NotForUs(name, f"is not sound ({error})", cure) from error
 
 
-def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool = False) -> Document:
+def open_document(data: bytes, name: str, encoding: str = "") -> Document:
     """Find out what the bytes are; ``encoding`` is that of a text not in UTF. Raises FormatError."""
-    if as_text:
-        return Document(name, data, "text", decode(data, name, encoding))
-    if not data:
+    if not data.strip():
         raise NotForUs(name, "is empty", "there is nothing to import")
     for magic, problem, cure in _REFUSED:
         if data.startswith(magic):
@@ -140,7 +138,7 @@ def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool =
         return _open_zip(data, name)
     document = Document(name, data, "text", decode(data, name, encoding))
     text = document.text
-    head = text[:4_000].lstrip() or text.lstrip()[:1]
+    head = text[:4_000].lstrip()
     if re.match(r'\{\s*["}]|\[\s*\{', head):
         first, _, others = text.strip().partition("\n")
         try:
@@ -150,8 +148,6 @@ def open_document(data: bytes, name: str, encoding: str = "", *, as_text: bool =
                 document.kind, document.value = "json", parse_json(text, name)
         except FormatError as error:
             raise FormatError(name, error.place, f"{error.expected} — if it is a text, {AS_TEXT}") from error
-    elif not head:
-        raise NotForUs(name, "holds nothing but white space", "there is nothing to import")
     elif head.startswith("<?xml") and not re.search(r"<html\b", head, re.IGNORECASE):
         problem = "is XML of a program that is not known here"
         raise NotForUs(name, problem, f"{_WORDS_ONLY}; {AS_TEXT}")

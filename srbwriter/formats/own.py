@@ -19,9 +19,6 @@ from srbwriter.story.upgrade import place_headings
 
 NAME = "srbwriter"
 VERSION = 2
-WITHOUT = ("the undo history",)
-"""Parts of a story that such a file lacks; its field ``without`` lists them."""
-
 _MADE = ("seed", "sampling", "model", "finish_reason")
 _MARKS = ("bookmark", "note", "title", "visited")
 
@@ -103,11 +100,11 @@ def write_own(draft: StoryDraft) -> bytes:
 
     story = _filled({
         "nodes": [_node_json(node) for node in draft.nodes.values()], "current_id": str(draft.current),
-        "title": draft.title, "byline": draft.byline, "language": draft.language, "created": draft.created,
-        "modified": draft.modified, "id": draft.id, "values": draft.values,
+        "title": draft.title, "byline": draft.byline, "language": draft.language, "id": draft.id,
+        "values": draft.values,
         "days": {day: {"typed": done.grown, "seconds": done.seconds} for day, done in draft.days.items()},
     })  # fmt: skip
-    file = {"format": NAME, "version": VERSION, "without": WITHOUT, "story": story}
+    file = {"format": NAME, "version": VERSION, "without": ["the undo history"], "story": story}
     return msgspec.json.encode(file)
 
 

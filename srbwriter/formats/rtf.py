@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from srbwriter.formats.blocks import Block, block_of, read_blocks
-from srbwriter.formats.documents import HEADING, HIDDEN, PICTURES, TABLES, Reader, Style, said
+from srbwriter.formats.documents import HEADING, HIDDEN, PICTURES, Reader, Style, said
 from srbwriter.formats.inline import Inline, join_inlines
 from srbwriter.formats.opening import Document
 from srbwriter.story.draft import StoryDraft
@@ -173,7 +173,7 @@ class _Rtf(Reader):
         match word:
             case "*":  # it means the whole group, but only at its beginning
                 self._starred, self._opened = opened, opened
-            case "\n" | "\r" | "par" | "sect" | "page":
+            case "\n" | "\r" | "par" | "sect" | "page" | "cell" | "nestcell":
                 yield from self._end_paragraph()
             case _ if word in _SILENT or word in _TAKEN or word in _KEPT:
                 self._begin_group(word)
@@ -207,9 +207,6 @@ class _Rtf(Reader):
                 state.level = number if number is not None and number < _BODY_LEVEL else _BODY_LEVEL
                 if state.to == "stylesheet":
                     self._levels[state.style] = state.level
-            case "cell" | "nestcell":
-                self.document.tell(TABLES)
-                yield from self._end_paragraph()
             case _:
                 pass
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from srbwriter.formats import book, documents, folder, foreign, html, lore, markdown, novelai, own, rtf
-from srbwriter.formats.folder import Folder, ReadFile
-from srbwriter.formats.opening import Document, FormatError, NotForUs, open_document, refuse_unknown
+from srbwriter.formats.folder import Folder
+from srbwriter.formats.opening import Document, FormatError, NotForUs, decode, open_document, refuse_unknown
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import OnProgress, no_progress
 
@@ -18,28 +20,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of a file. ``matches`` looks at the content; ``read`` raises FormatError.
+    """A format of a file, or of a folder. ``matches`` looks at the content; ``read`` raises FormatError.
 
-    A path alone is written, but for trees.
+    They get a :class:`Document`, or a :class:`Folder` and a function that reads a file in it. A path alone is
+    written, but for trees.
     """
 
     name: str
     label: str
     extension: str
-    matches: Callable[[Document], bool]
-    read: Callable[[Document], StoryDraft]
+    matches: Callable[[Any], bool]
+    read: Callable[..., StoryDraft]
     write: Callable[[StoryDraft], bytes] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FolderFormat:
-    """A format whose stories are folders; it gets a function that reads a file in one."""
-
-    name: str
-    label: str
-    extension: str
-    matches: Callable[[Folder], bool]
-    read: Callable[[Folder, ReadFile], StoryDraft]
 
 
 FORMATS = (
@@ -71,15 +63,15 @@ FORMATS = (
 """Every format of a file, those with the most telling content first: the first that matches is a file's."""
 
 FOLDERS = (
-    FolderFormat(
+    Format(
         "scrivener", "Scrivener project (its Draft)", ".scriv",
         folder.is_scrivener, folder.read_scrivener,
     ),
-    FolderFormat(
+    Format(
         "obsidian", "Obsidian vault, each note a chapter; Longform", "(folder)",
         folder.is_vault, folder.read_vault,
     ),
-    FolderFormat(
+    Format(
         "folder", "Folder of files, each a chapter", "(folder)", folder.is_folder, folder.read_files
     ),
 )  # fmt: skip
@@ -114,18 +106,6 @@ def no_extension(file: Path) -> str:
     return f"{file}: no format has the extension {file.suffix or '(none)'}; use one of {known}"
 
 
-def detect(data: bytes, name: str = "the file") -> Format:
-    """Return the format of a file. Raises FormatError when it is none of the table."""
-    return _match(open_document(data, name))
-
-
-def _match(document: Document) -> Format:
-    for form in FORMATS:
-        if form.matches(document):
-            return form
-    refuse_unknown(document)
-
-
 def read(
     data: bytes, name: str, progress: OnProgress = no_progress, *, encoding: str = "", format_name: str = ""
 ) -> StoryDraft:
@@ -142,12 +122,18 @@ def read(
     """
     form = by_name(format_name) if format_name else None
     as_text = form is not None and form.name in _TEXTS
-    document = open_document(data, name, encoding, as_text=as_text)
+    if as_text:
+        document = Document(name, data, "text", decode(data, name, encoding))
+    else:
+        document = open_document(data, name, encoding)
     progress(0.5)
     if form is not None and not as_text and not form.matches(document):
         raise FormatError(name, "the file", f"a file in the format {form.name}")
+    form = form or next((form for form in FORMATS if form.matches(document)), None)
+    if form is None:
+        refuse_unknown(document)
     try:
-        draft = (form or _match(document)).read(document)
+        draft = form.read(document)
     except FormatError:
         raise
     except Exception as error:  # what no reader asks before it reads
@@ -174,22 +160,19 @@ def read_folder(
     Raises FormatError for a folder that is no story, unless ``as_one`` is set.
     """
     folder.refuse_projects(opened)
-    of_folder = next((form for form in FOLDERS if form.name == format_name), None)
-    done = 0
+    named = [form for form in FOLDERS if form.name == format_name]
+    fits = named or [form for form in FOLDERS[: None if as_one else -1] if form.matches(opened)]
+    done = count(1)
 
     def read_file(path: str) -> StoryDraft:
-        nonlocal done
-        done += 1
-        progress(min(1, done / len(opened.files)))
-        file, form = opened.files[path], "" if of_folder else format_name
+        progress(min(1, next(done) / len(opened.files)))
+        file, form = opened.files[path], "" if named else format_name
         return read(file.read_bytes(), str(file), encoding=encoding, format_name=form)
 
-    known = FOLDERS if as_one else FOLDERS[:-1]
-    form = of_folder or next((form for form in known if form.matches(opened)), None)
-    if form is None:
+    if not fits:
         cure = "name a file in it; `srbwriter import --as-one` makes one story of all of them"
         raise NotForUs(opened.name, "is a folder", cure)
-    return form.read(opened, read_file)
+    return fits[0].read(opened, read_file)
 
 
 def write(draft: StoryDraft, format_name: str) -> bytes:

@@ -9,7 +9,6 @@ transfer in a fresh interpreter (:class:`TransferProcess`), which can be killed 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import pickle
@@ -18,7 +17,6 @@ import sys
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
 from uuid import uuid4
 
 from srbwriter import formats, paths
@@ -29,15 +27,11 @@ from srbwriter.story.disk import Taken, in_brief, lock_of, making, remove
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.journal import move
 from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
-from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
 log = logging.getLogger(__name__)
 
-_OPENED, _FILLED = 0.3, 0.75  # share of an export when the story is open, and when its nodes are copied
 _PARSED = 0.6  # share of an import when the file is parsed
-_STEP = 0.005  # share of the work between two progress messages of the other process
-_NICE = 5  # keys and branches come first
 
 
 class TransferError(StoryError):
@@ -65,15 +59,22 @@ def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tup
     with Story.open(source, readonly=True) as story:
         if story.damage is not None:
             raise DamagedStory(story.file, str(story.damage))
-        progress(_OPENED)
+        progress(0.1)
         draft = story.to_draft()
-    progress(_FILLED)
+    progress(0.75)
     return draft.title, formats.write(draft, form)
 
 
 def _beside(path: Path) -> Path:
     """Return an unused hidden path in the folder of ``path``."""
     return path.with_name(f".{paths.shortened(path.name, 80)}.{uuid4().hex[:8]}.part")
+
+
+def _drop(part: Path) -> None:
+    """Remove a temporary file if it exists."""
+    with contextlib.suppress(OSError):
+        remove(part)
+        lock_of(part).unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -95,22 +96,17 @@ class Export:
     def run(self, progress: OnProgress = no_progress) -> Landed:
         """Export. Raises StoryError; then nothing is left."""
         try:
+            if self.target.exists() and not (self.force and self.target.is_file()):
+                raise TransferError(f"{self.target}: is there already — choose another name")
             title, data = rendered(self.source, self.form, progress)
             paths.write_durable(self.part, data)
             progress(1)
-            if self.target.exists() and not self.force:
-                raise TransferError(f"{self.target}: is there already — choose another name")
             paths.replace_durably(self.part, self.target)
         except OSError as error:
             raise TransferError(f"{self.target}: {in_brief(error)}") from error
         finally:
-            self.drop()
+            _drop(self.part)
         return Landed(self.target, title)
-
-    def drop(self) -> None:
-        """Remove the temporary file if it exists."""
-        with contextlib.suppress(OSError):
-            self.part.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -118,10 +114,9 @@ class Import:
     """Import ``file`` as a new story in ``folder``, or as the story file ``target`` if that is given.
 
     ``data`` is read instead of the file, whose name is then only for messages. ``title`` replaces the file's
-    own title, which is by default its name. ``encoding`` is for a text
-    that is not in UTF, ``form`` the format to read the file as, instead of the detected one. With ``as_one``
-    a folder, or the file with ``more`` files, becomes one story; without it only the project folder of a
-    writing program does.
+    own title; by default it is the file's name. ``encoding`` is for a text not in UTF, ``form`` the format to
+    read the file as, instead of the detected one. With ``as_one`` a folder, or the file with ``more``
+    files, becomes one story; without it only the project folder of a writing program does.
     """
 
     file: Path
@@ -142,8 +137,7 @@ class Import:
         """Import. Raises StoryError or FormatError; then nothing is left."""
         draft = self._draft(lambda share: progress(share * _PARSED))
         progress(_PARSED)
-        usual = self.file.stem if self.data is None else "Imported story"
-        titles = (self.title, draft.title, usual)
+        titles = (self.title, draft.title, self.file.stem if self.data is None else "Imported story")
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
         try:
             with making(self.target or library.free_path(self.folder, title)):
@@ -158,7 +152,7 @@ class Import:
                     if self.target is not None:
                         raise
         finally:
-            self.drop()
+            _drop(self.part)
 
     def _draft(self, progress: OnProgress) -> StoryDraft:
         chosen = {"encoding": self.encoding, "format_name": self.form}
@@ -178,40 +172,16 @@ class Import:
         special = self.file.exists() and not self.file.is_file()
         if special and not self.file.is_relative_to("/dev/fd"):  # reading could wait forever
             raise TransferError(f"{self.file}: is no file — cat {self.file} | srbwriter import -")
-        if self.file.suffix == SUFFIX and self.file.is_file():
-            none = "has the name of a story and is none — if it is a text, give it a name in .txt"
-            words = "is a story — open it; it needs no import" if library.is_story(self.file) else none
-            raise TransferError(f"{self.file}: {words}")
         return self.file.read_bytes()
-
-    def drop(self) -> None:
-        """Remove the temporary file if it exists."""
-        with contextlib.suppress(OSError):
-            remove(self.part)
-            lock_of(self.part).unlink(missing_ok=True)
-
-
-def check_target(target: Path, *, force: bool) -> None:
-    """Raise TransferError if ``target`` cannot be written."""
-    if target.is_dir():
-        raise TransferError(f"{target}: is a folder — name a file in it")
-    if target.exists() and not target.is_file():
-        raise TransferError(f"{target}: is a device — name a file, or - for standard output")
-    if not target.parent.is_dir():
-        raise TransferError(f"{target.parent}: there is no such folder — make it, or choose another")
-    if not os.access(target.parent, os.W_OK):
-        raise TransferError(f"{target.parent}: {in_brief(PermissionError(errno.EACCES, ''))}")
-    if target.exists() and not force:
-        raise TransferError(f"{target}: is there already — choose another name")
 
 
 # -- in a process of its own --------------------------------------------------------------------------
 
 
 class TransferProcess:
-    """A transfer in another process. All methods but :meth:`wait` return at once; any thread may call them.
+    """A transfer in another process, which begins at once. Only :meth:`wait` waits; any thread may call it.
 
-    >>> work = TransferProcess(Export(story, target, "markdown")).start()
+    >>> work = TransferProcess(Export(story, target, "markdown"))
     """
 
     def __init__(self, transfer: Export | Import) -> None:
@@ -222,16 +192,12 @@ class TransferProcess:
         self._thread = threading.Thread(target=self._run, name="srbwriter-transfer", daemon=True)
         self.share = 0.0
         """The finished share of the work, from 0 to 1."""
+        self._thread.start()
 
     @property
     def over(self) -> bool:
         """Whether it is finished, has failed, or was cancelled and has removed its temporary file."""
         return self._outcome is not None
-
-    def start(self) -> Self:
-        """Start the process; call it once."""
-        self._thread.start()
-        return self
 
     def cancel(self) -> bool:
         """Cancel the transfer; return False if it is over."""
@@ -259,7 +225,7 @@ class TransferProcess:
             with _child() as process:
                 self._outcome = self._follow(process)
         except Exception as error:
-            self._transfer.drop()
+            _drop(self._transfer.part)
             self._outcome = Stopped("stopped") if self._cancelled else error
 
     def _follow(self, process: subprocess.Popen[bytes]) -> Landed:
@@ -301,21 +267,14 @@ def _child() -> subprocess.Popen[bytes]:
 def serve_parent() -> None:
     """Run in the other process: read a transfer from standard input, report on standard output."""
     with contextlib.suppress(OSError):
-        os.nice(_NICE)
-    sent = -1.0
+        os.nice(5)  # keys and branches come first
 
     def send(message: Landed | str | float) -> None:
         pickle.dump(message, sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
-    def progress(share: float) -> None:
-        nonlocal sent
-        if share - sent >= _STEP:
-            sent = share
-            send(float(share))
-
     transfer: Export | Import = pickle.load(sys.stdin.buffer)  # the parent chose the temporary file's name
     try:
-        send(transfer.run(progress))
+        send(transfer.run(lambda share: send(float(share))))
     except (StoryError, FormatError, OSError) as error:
         send(str(error))

@@ -124,17 +124,13 @@ def _headers(url: str) -> dict[str, str]:
 
 def _refusal(answer: httpx.Response, page: str) -> ModelsError:
     """Return the error for an answer with an error status; ``page`` is the repository or a file."""
-    repository, is_file, _ = page.partition("/resolve/")
-    status = answer.status_code
+    status, repository = answer.status_code, page.partition("/resolve/")[0]
     if status == 403 or answer.headers.get("X-Error-Code") == "GatedRepo":
         cure = "accept its licence on that page, then set HF_TOKEN to your access token"
         return DownloadError(f"{repository}: {cure}")
-    if status == 401:
-        words = "there is no such repository, or it is private — check the name, or set HF_TOKEN"
-        return ModelsError(f"{repository}: {words}")
-    if status == 404:
-        what = "file — check the name" if is_file else "repository — see `srbwriter models recommended`"
-        return ModelsError(f"{page}: there is no such {what}")
+    if status in (401, 404):
+        words = "there is no such file, or it is private — check the name, or set HF_TOKEN"
+        return ModelsError(f"{page}: {words}")
     return DownloadError(f"{page}: the answer was {status} {answer.reason_phrase} — try again later")
 
 

@@ -82,10 +82,6 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     cores: int = 8
 
-    def gpu_share(self, memory: int) -> float:
-        """Return how much of a model that needs ``memory`` bytes the GPUs' own memory holds, 0 to 1."""
-        return min(sum(max(gpu.free - GPU_SPARE, 0) for gpu in self.gpus if not gpu.shared) / memory, 1.0)
-
 
 class Suitability(NamedTuple):
     """How a model suits a machine."""
@@ -104,9 +100,10 @@ def recommend(
     those for one.
     """
     rows: list[Suitability] = []
+    gpu_bytes = sum(max(gpu.free - GPU_SPARE, 0) for gpu in machine.gpus if not gpu.shared)
     for model in reversed([model for model in models if model.machine != "GPU" or machine.gpus]):
         if model.memory:
-            on_host = 1 - machine.gpu_share(model.memory)
+            on_host = 1 - min(gpu_bytes / model.memory, 1)
             verdict = Need(int(model.memory * on_host), 0, 0).verdict(machine.memory)
             slow = model.step_size * on_host > READ_BY_CORE * min(machine.cores, MOST_CORES)
             rows.append(Suitability(model, "slow" if slow and verdict == "fits" else verdict))

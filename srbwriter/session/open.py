@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,15 +22,13 @@ _FIRST = "First story"
 
 
 def open_story(path: Path | None) -> Story:
-    recent = library.RecentStories(paths.recent_file())
     title = ""
     if path is None:
-        known = recent.all()
-        path = known[0].path if known else library.free_path(paths.library_dir(), _FIRST)
+        path = next(iter(library.recent_stories()), library.free_path(paths.library_dir(), _FIRST))
         title = path.stem.replace("-", " ")  # unlike titles, file names have no spaces
     path = paths.expanded(path)
     story = Story.open(path) if path.exists() else Story.create(path, title)
-    recent.add(path, story.title, time.time())
+    library.remember(path, story.title)
     if story.read_only is None and len(story) > 1:
         _copy_of_the_day(story)
     return story

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import regex
 
-from srbwriter.story.lore import reach, scan
+from srbwriter.story.lore import scan
 from srbwriter.story.model import LoreEntry, Settings, Span, Template
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
@@ -201,8 +201,7 @@ def assemble(
         return chosen
 
     # What does not move, and how much room it leaves.
-    searched = max(0, len(story.text) - reach(settings.lore, settings.scan_depth))
-    active, problems = scan(settings.lore, story.text[searched:], scan_depth=settings.scan_depth)
+    active, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
     constant = [entry for entry in active if entry.constant and entry.depth is None]
     before, between, tail = (
         part("template", text) for text in (template.before, template.between, template.after)

@@ -13,7 +13,6 @@ from typing import TypeAlias
 from srbwriter import paths
 from srbwriter.story.model import NotAStory, NotMade, NotSaved
 
-NO_STORY = "is not a story — `srbwriter import` reads texts, and the files of other programs"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = "access is not permitted — change the permissions, or choose another place"
 _IN_THE_WAY = "a file is where a folder should be — check the name, or choose another place"
@@ -64,7 +63,8 @@ def lock_of(path: Path) -> Path:
 
 def changes_of(path: Path) -> Path:
     """Return where a program that has the story at ``path`` open keeps what it has changed since."""
-    return paths.state_dir() / "changes" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}.srbw"
+    name = sha256(os.fsencode(path.resolve())).hexdigest()[:32]
+    return paths.state_dir() / "changes" / f"{name}.srbw"
 
 
 def remove(path: Path) -> None:

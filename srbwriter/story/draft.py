@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from srbwriter.story.languages import default_language, language_tag
-from srbwriter.story.model import ROOT, JsonObject, NodeId, Progress, State, as_object
+from srbwriter.story.model import ROOT, JsonObject, NodeId, Progress, State
 from srbwriter.story.node import Node
 from srbwriter.story.tree import Rows
 
@@ -29,8 +29,6 @@ class StoryDraft:
     byline: str = ""
     language: str = ""
     """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty if unknown."""
-    created: float | None = None
-    modified: float | None = None
     id: str = ""
     """A UUID that is the same in every export of the story; empty if there is none."""
     values: JsonObject = field(default_factory=dict[str, Any])
@@ -69,10 +67,9 @@ def draft_of(story: Story, values: JsonObject) -> StoryDraft:
             continue  # other absorbed nodes are the parents of binned ones
         nodes[node.id] = copy(node)
         stack.extend(reversed(below))
-    came, said = as_object(values.get("draft")), story.properties
+    said = story.properties
     return StoryDraft(
-        nodes, story.current, said["title"], said["author"], said["language"], came.get("created"),
-        came.get("modified"), story.id,
+        nodes, story.current, said["title"], said["author"], said["language"], story.id,
         values={key[2:]: value for key, value in sorted(values.items()) if key.startswith("x-")},
         days=story.days(),
     )  # fmt: skip
@@ -84,7 +81,7 @@ def rows_of(draft: StoryDraft) -> Rows:
     values: JsonObject = {
         "title": draft.title, "author": draft.byline, "language": language, "current": draft.current,
         "uuid": str(uuid4()),
-        "draft": {"created": draft.created, "modified": draft.modified, "id": draft.id},
+        "draft": {"id": draft.id},
     } | {f"x-{key}": value for key, value in draft.values.items()}  # fmt: skip
     rows: Rows = {("value", key): value for key, value in values.items()}
     rows |= {("day", day): done for day, done in draft.days.items()}

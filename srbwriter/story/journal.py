@@ -193,17 +193,13 @@ class Journal:
     def flush(self, seconds: float = 60.0) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""
         with self._wake:
-            wanted, failed, ends = self._put, self._failed, time.monotonic() + seconds
-            while self._saved < wanted:
-                self._urgent = True
-                if self._trouble is not None:
-                    self._not_before = 0.0
+            wanted, failed = self._put, self._failed
+            if self._saved < wanted:
+                self._urgent, self._not_before = True, 0.0
                 self._wake.notify_all()
-                self._wake.wait(0.05)
-                if self._trouble is not None and self._failed > failed:
-                    raise self._trouble
-                if time.monotonic() > ends:
-                    raise NotSaved(self.path, "the disk does not answer", full=False)
+                self._wake.wait_for(lambda: self._saved >= wanted or self._failed > failed, seconds)
+            if self._saved < wanted:
+                raise self._trouble or NotSaved(self.path, "the disk does not answer", full=False)
 
     def close(self) -> None:
         """Write everything and release the lock. Raises NotSaved; then the words are kept elsewhere."""

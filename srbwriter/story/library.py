@@ -10,7 +10,6 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from srbwriter import paths
 from srbwriter.story.disk import LONGEST_NAME, in_brief
@@ -18,6 +17,8 @@ from srbwriter.story.model import DamagedStory, JsonObject, NotAStory, TooNew
 from srbwriter.story.store import SUFFIX, VERSION, last_batch, summary_of
 from srbwriter.story.tree import Rows
 from srbwriter.story.upgrade import read_old
+
+MOST_RECENT = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ def info(path: Path) -> StoryInfo:
     return StoryInfo(path, title, words, nodes, stat.st_mtime, stat.st_size, problem)
 
 
-def stories(folder: Path, recent: RecentStories | None = None) -> list[StoryInfo]:
+def stories(folder: Path) -> list[StoryInfo]:
     """Return the stories in ``folder``, and those opened recently elsewhere, last changed first."""
     files = [*folder.glob(f"*{SUFFIX}")] if folder.is_dir() else []
     found: dict[Path, StoryInfo] = {}
-    for path in (*files, *(entry.path for entry in (recent.all() if recent is not None else ()))):
+    for path in (*files, *recent_stories()):
         if path.resolve() not in found:
             with contextlib.suppress(NotAStory):
                 found[path.resolve()] = info(path)
@@ -99,41 +100,33 @@ def place_of_second(path: Path, rows: Rows) -> Path:
     return free_path(path.parent, f"{path.stem} your version")
 
 
-class Recent(NamedTuple):
-    """A recently opened story; ``at`` is in Unix seconds."""
-
-    path: Path
-    title: str
-    at: float
+def recent_stories() -> dict[Path, str]:
+    """Return the files of recently opened stories with their titles, newest first."""
+    return {path: title for path, title in _read_recent().items() if path.exists()}
 
 
-class RecentStories:
-    """The recently opened stories, in a small JSON file. An unreadable file counts as an empty list."""
+def remember(path: Path, title: str) -> None:
+    """Put a story first among the recent ones. Errors while writing the list are ignored."""
+    path = paths.expanded(path).resolve()
+    _write_recent({path: title} | {other: name for other, name in _read_recent().items() if other != path})
 
-    def __init__(self, file: Path, most: int = 30) -> None:
-        self._file, self._most = file, most
 
-    def all(self) -> list[Recent]:
-        """Return existing stories, newest first."""
-        return [recent for recent in self._read() if recent.path.exists()]
+def forget(path: Path) -> None:
+    """Take a story out of the recent ones."""
+    gone = paths.expanded(path).resolve()
+    _write_recent({other: name for other, name in _read_recent().items() if other != gone})
 
-    def add(self, path: Path, title: str, at: float) -> None:
-        """Put a story first in the list. Errors while writing the list are ignored."""
-        self._put(path, Recent(paths.expanded(path).resolve(), title, at))
 
-    def remove(self, path: Path) -> None:
-        self._put(path)
+def _read_recent() -> dict[Path, str]:
+    """An unreadable file counts as an empty list."""
+    try:
+        rows = json.loads(paths.recent_file().read_text("utf-8"))
+        return {Path(row["path"]): str(row["title"]) for row in rows}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
 
-    def _read(self) -> list[Recent]:
-        try:
-            rows = json.loads(self._file.read_text("utf-8"))
-            return [Recent(Path(row["path"]), str(row["title"]), float(row["at"])) for row in rows]
-        except (OSError, ValueError, TypeError, KeyError):
-            return []
 
-    def _put(self, path: Path, *first: Recent) -> None:
-        path = paths.expanded(path).resolve()
-        found = [*first, *(recent for recent in self._read() if recent.path != path)][: self._most]
-        rows = [{**recent._asdict(), "path": str(recent.path)} for recent in found]
-        with contextlib.suppress(OSError):
-            paths.write_atomic(self._file, json.dumps(rows, indent=1).encode())
+def _write_recent(known: dict[Path, str]) -> None:
+    rows = [{"path": str(path), "title": title} for path, title in known.items()][:MOST_RECENT]
+    with contextlib.suppress(OSError):
+        paths.write_atomic(paths.recent_file(), json.dumps(rows, indent=1).encode())

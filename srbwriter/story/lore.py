@@ -33,20 +33,22 @@ class LoreKeyError(ValueError):
 
 
 def scan(
-    entries: Iterable[LoreEntry], tail: str, *, scan_depth: int | None = None
+    entries: Iterable[LoreEntry], text: str, *, scan_depth: int | None = None
 ) -> tuple[list[LoreEntry], list[str]]:
-    """Return the entries that ``tail``, the end of the story, activates, and what was wrong with keys.
+    """Return the entries that the end of ``text`` activates, and what was wrong with keys.
 
-    ``tail`` should reach back as far as the deepest scan (:func:`reach`).  A bad or slow key counts
-    as not matching.
+    ``scan_depth`` is how many characters of it are searched for entries that do not say that. A bad or slow
+    key counts as not matching.
     """
+    usual = DEFAULT_SCAN_DEPTH if scan_depth is None else scan_depth
     problems = list[str]()
 
     def matches(entry: LoreEntry, key: str) -> bool:
-        text = tail[max(len(tail) - _depth(entry, scan_depth), 0) :]
+        depth = usual if entry.scan_depth is None else entry.scan_depth
         try:
             pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
-            return pattern.search(text, timeout=SEARCH_SECONDS, concurrent=False) is not None
+            end = text[max(len(text) - depth, 0) :]
+            return pattern.search(end, timeout=SEARCH_SECONDS, concurrent=False) is not None
         except TimeoutError:
             reason = f"the search took longer than {SEARCH_SECONDS} s"
         except LoreKeyError as error:
@@ -61,11 +63,6 @@ def scan(
         and (entry.constant or any(key.strip() and matches(entry, key) for key in entry.keys))
     ]  # fmt: skip
     return active, problems
-
-
-def reach(entries: Iterable[LoreEntry], scan_depth: int | None = None) -> int:
-    """Return how many characters from the end of the story :func:`scan` can search."""
-    return max((_depth(entry, scan_depth) for entry in entries), default=0)
 
 
 _PATTERN = r"/(?:[^/\\]|\\.)+/[a-z]*"
@@ -110,9 +107,3 @@ def _compile_regex(pattern: str, flags: str) -> regex.Pattern[str]:
         return regex.compile(pattern.replace(r"\/", "/"), number)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise LoreKeyError(f"not a regular expression: {error}") from error
-
-
-def _depth(entry: LoreEntry, scan_depth: int | None) -> int:
-    if entry.scan_depth is not None:
-        return entry.scan_depth
-    return DEFAULT_SCAN_DEPTH if scan_depth is None else scan_depth

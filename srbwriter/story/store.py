@@ -22,7 +22,7 @@ from zlib import crc32
 import msgspec
 
 from srbwriter import paths
-from srbwriter.story.disk import LONGEST_NAME, NO_STORY, FileState, lock_of, place, state_of
+from srbwriter.story.disk import LONGEST_NAME, FileState, lock_of, place, state_of
 from srbwriter.story.model import (
     ROOT,
     Damage,
@@ -224,7 +224,8 @@ def read(path: Path, *, torn: bool | None = None, keep_gone: bool = False) -> Im
     if not known:
         if path.suffix == SUFFIX and end % 4096 == 0:  # of an older version, perhaps
             raise DamagedStory(path, "nothing of it can be read")
-        raise NotAStory(path, NO_STORY)
+        cure = "`srbwriter import` reads texts, and the files of other programs"
+        raise NotAStory(path, f"is not a story — {cure}")
     problem = ""
     if end > image.end and not (image.end and (lock_of(path).exists() if torn is None else torn)):
         lay()

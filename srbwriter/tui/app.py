@@ -20,7 +20,6 @@ from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
 
-from srbwriter import paths
 from srbwriter.config import Settings
 from srbwriter.session import Session
 from srbwriter.session.ahead import LookAhead, budget_of
@@ -246,8 +245,7 @@ class App(FailingApp):
 
     def recent(self) -> list[tuple[Path, str]]:
         """Return files and titles of the stories of before, the last one first."""
-        known = library.RecentStories(paths.recent_file()).all()
-        return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
+        return [(path, title or path.stem) for path, title in library.recent_stories().items()]
 
     def open_story(self, file: Path, notes: Iterable[str] = ()) -> None:
         """Leave this story and open another: keys wait for its screen, and the model stays loaded.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter import formats
+from srbwriter.formats.opening import open_document
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import ROOT
 from srbwriter.story.node import Node
@@ -18,6 +19,11 @@ Shape = tuple[str, list["Shape"]]
 
 def load(name: str) -> StoryDraft:
     return formats.read((FIXTURES / name).read_bytes(), name)
+
+
+def format_of(data: bytes) -> str:
+    """The name of the format that a file has by its content."""
+    return next(form.name for form in formats.FORMATS if form.matches(open_document(data, "x")))
 
 
 def fixture_json(name: str) -> Any:

@@ -91,7 +91,7 @@ EXAMPLES = {
         ])]),
         "Before.\n\n# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n## Two ##\nEnd",
         {
-            "title": "The ferry", "byline": "Ada", "modified": 1714953600,
+            "title": "The ferry", "byline": "Ada",
         },
     ),
     "sillytavern.jsonl": Example(
@@ -157,22 +157,14 @@ EXAMPLES = {
     "card_v1.json": Example(("", [("Tom nods.", [])]), "Tom nods.", {MEMORY: "Tom mends nets."}),
     "card_v3.json": Example(
         ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
-        {"title": "Mira Vane", "created": 1700000000, "modified": 1700000100},
-        {"Mira waves to all.": {"tags": ("group",)}},
+        {"title": "Mira Vane"},
     ),
     "novelai.story": Example(
         ("", [("The ferry was late. Very late. I waited.", [])]), "The ferry was late. Very late. I waited.",
         {
             MEMORY: "A river.", NOTE: "[ Style: plain ]", "root.settings.author_note_depth": 3,
-            "title": "The ferry", "created": 1650000000, "modified": 1650000001,
+            "title": "The ferry",
             "root.note": "A late ferry.", "root.tags": ("river",),
-        },
-    ),
-    "novelai_document.story": Example(
-        ("", [(FERRY, [])]), FERRY,
-        {
-            MEMORY: "A river between two towns.", "root.note": "A river, at night.",
-            f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
         },
     ),
     "novelai.scenario": Example(

@@ -29,7 +29,7 @@ NODES[0].settings = Settings(memory="A \\ sea.", lore=[LORE], template=Template(
 NODES[1].spans = Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")
 NODES[1].settings = Settings(author_note="grim", sampling={"top_k": 40})
 WHOLE = StoryDraft(
-    {node.id: node for node in NODES}, 3, "Title", "Ada", "de", 1.0, 2.0,
+    {node.id: node for node in NODES}, 3, "Title", "Ada", "de",
     "12345678-1234-5678-1234-567812345678", {"view": {"a": 1}}, {"2024-05-06": Progress(3, 1.5)},
 )  # fmt: skip
 

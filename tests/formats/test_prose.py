@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from xml.etree import ElementTree
 
@@ -32,13 +33,12 @@ ORCHARD = (
 
 @pytest.mark.parametrize("form", ["markdown", "epub", "docx"])
 def test_a_story_comes_back_without_its_branches(form: str) -> None:
-    draft = tale(ORCHARD[:30], ORCHARD[30:], title="A & B", byline="Ada", language="de", modified=9.0)
+    draft = tale(ORCHARD[:30], ORCHARD[30:], title="A & B", byline="Ada", language="de")
     draft.nodes[99] = Node(99, 1, 1, text="Elsewhere.")
     back = formats.read(formats.write(draft, form), f"a.{form}")
     assert path_text(back).replace("* * *", "***") == ORCHARD and notices(back) == []
     assert not any("Elsewhere" in node.text for node in back.nodes.values())
     assert (back.title, back.byline, back.language) == ("A & B", "Ada", "de")
-    assert back.modified == 9.0
     assert len(back.nodes) == 3, "a node for each chapter"
 
 
@@ -53,7 +53,7 @@ def paragraphs(archive: zipfile.ZipFile, name: str) -> list[str]:
 
 def test_an_epub_is_put_together_as_the_standard_says() -> None:
     draft = tale("One & two <three>.\n\nFour\nfive.", title="A & B")
-    draft.byline, draft.language, draft.modified = "Ada <x>", "de", 1_700_000_000
+    draft.byline, draft.language = "Ada <x>", "de"
     archive = open_epub(draft)
     first = archive.infolist()[0]
     assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
@@ -72,7 +72,7 @@ def test_an_epub_is_put_together_as_the_standard_says() -> None:
     (modified,) = (
         meta for meta in package.iter(f"{OPF}meta") if meta.attrib["property"] == "dcterms:modified"
     )
-    assert modified.text == "2023-11-14T22:13:20Z"
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", modified.text or "")
     items = {item.attrib["id"]: item.attrib for item in package.iter(f"{OPF}item")}
     assert {f"EPUB/{item['href']}" for item in items.values()} | {
         "mimetype",

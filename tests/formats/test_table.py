@@ -12,7 +12,7 @@ from srbwriter import formats
 from srbwriter.formats import FORMATS, FormatError
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import ROOT
-from tests.formats.files import FIXTURES, path_text, read_json, shape, tale
+from tests.formats.files import FIXTURES, format_of, path_text, read_json, shape, tale
 
 EXPECTED = {
     "loom.json": "loom",
@@ -31,7 +31,6 @@ EXPECTED = {
     "card_v1.json": "card",
     "card_v3.json": "card",
     "novelai.story": "novelai",
-    "novelai_document.story": "novelai",
     "novelai.scenario": "novelai-scenario",
     "novelai.lorebook": "novelai-lorebook",
     "page.html": "html",
@@ -55,7 +54,7 @@ def check(draft: StoryDraft) -> None:
 @pytest.mark.parametrize(("file", "name"), EXPECTED.items())
 def test_a_format_is_found_by_content_under_any_name(file: str, name: str) -> None:
     data = (FIXTURES / file).read_bytes()
-    assert formats.detect(data).name == name
+    assert format_of(data) == name
     check(formats.read(data, "misleading.png"))
 
 

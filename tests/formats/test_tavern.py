@@ -14,6 +14,7 @@ from tests.formats.files import (
     FIXTURES,
     changed,
     fixture_json,
+    format_of,
     load,
     read_json,
 )
@@ -56,7 +57,7 @@ def wrapped(packed: bytes) -> bytes:
 )
 def test_a_card_in_a_picture_is_the_same_card(chunk: tuple[bytes, bytes]) -> None:
     data = png((b"tEXt", b"Software\0x"), chunk)
-    assert formats.detect(data).name == "card"
+    assert format_of(data) == "card"
     assert formats.read(data, "card.png") == load("card.json")
 
 
@@ -70,6 +71,6 @@ def charx(**members: bytes) -> bytes:
 
 def test_a_card_in_an_archive_is_the_same_card() -> None:
     data = charx(card_json=CARD, assets__icon__main=b"picture")
-    assert formats.detect(data).name == "card"
+    assert format_of(data) == "card"
     draft = formats.read(data, "mira.charx")
     assert draft == load("card.json")

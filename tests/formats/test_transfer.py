@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from srbwriter import formats
-from srbwriter.formats import transfer
 from srbwriter.formats.transfer import (
     Export,
     Import,
@@ -90,24 +89,13 @@ class TestPlaces:
         found = [Import(file, tmp_path / "library").run().path.name for _ in range(2)]
         assert found == ["tale.srbw", "tale-2.srbw"] and names(tmp_path / "library") == set(found)
 
-    @pytest.mark.parametrize(
-        ("name", "words"),
-        [("folder", "name a file in it"), ("none/o.txt", "there is no such folder"), ("o.txt", "already")],
-    )
-    def test_what_cannot_be_written_is_said_before(self, tmp_path: Path, name: str, words: str) -> None:
-        (tmp_path / "folder").mkdir()
-        (tmp_path / "o.txt").touch()
-        with pytest.raises(TransferError, match=words):
-            transfer.check_target(tmp_path / name, force=False)
-        transfer.check_target(tmp_path / "o.txt", force=True)
-
 
 class TestAside:
     def test_a_story_goes_out_and_comes_back(self, tmp_path: Path, story: Story) -> None:
-        out = TransferProcess(Export(story.file, tmp_path / "o.json", "srbwriter")).start()
+        out = TransferProcess(Export(story.file, tmp_path / "o.json", "srbwriter"))
         assert out.wait(LONG) and out.share == 1
         assert (out.result().path, out.result().title) == (tmp_path / "o.json", "Rain")
-        back = TransferProcess(Import(tmp_path / "o.json", tmp_path / "library")).start()
+        back = TransferProcess(Import(tmp_path / "o.json", tmp_path / "library"))
         assert back.wait(LONG)
         assert names(tmp_path) == {"o.json", "library"} and names(tmp_path / "library") == {"Rain.srbw"}
         with Story.open(back.result().path, readonly=True) as again:
@@ -115,7 +103,7 @@ class TestAside:
 
     def test_a_refusal_is_told_in_the_same_words(self, tmp_path: Path) -> None:
         (tmp_path / "broken.json").write_text('{"text": "a", "children": [{"text": "b", ')
-        work = TransferProcess(Import(tmp_path / "broken.json", tmp_path)).start()
+        work = TransferProcess(Import(tmp_path / "broken.json", tmp_path))
         assert work.wait(LONG)
         with pytest.raises(TransferError, match=r"broken\.json: at line 1, column \d+: expected JSON"):
             work.result()
@@ -123,7 +111,7 @@ class TestAside:
 
     def test_cancelled_in_the_middle_of_a_new_story(self, tmp_path: Path) -> None:
         (tmp_path / "i.json").write_bytes(formats.write(draft(15_000), "srbwriter"))
-        work = TransferProcess(Import(tmp_path / "i.json", tmp_path)).start()
+        work = TransferProcess(Import(tmp_path / "i.json", tmp_path))
         begun = time.monotonic()
         while work.share < 0.35 and time.monotonic() < begun + LONG:
             time.sleep(0.005)
@@ -137,7 +125,7 @@ import os, pathlib, time
 from srbwriter.formats.transfer import TransferProcess
 from srbwriter.formats.transfer import Import
 folder = pathlib.Path({str(tmp_path)!r})
-work = TransferProcess(Import(folder / "i.json", folder)).start()
+work = TransferProcess(Import(folder / "i.json", folder))
 while work.share < 0.35:
     time.sleep(0.005)
 os.kill(os.getpid(), 9)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import NotAStory, NotSaved, Story, backup
+from srbwriter import paths
+from srbwriter.story import NotAStory, NotSaved, Story, backup, library
 from srbwriter.story.journal import move
-from srbwriter.story.library import RecentStories, free_path, info, stories
+from srbwriter.story.library import free_path, info, stories
 from srbwriter.story.model import Progress
 from srbwriter.story.tree import IDLE_SECONDS
 from tests.story.branches import generated
@@ -127,21 +128,21 @@ def test_a_closed_story_can_be_moved(tmp_path: Path) -> None:
         move(source, target)
 
 
-def test_recent_stories(tmp_path: Path) -> None:
-    recent = RecentStories(tmp_path / "state" / "recent.json", most=2)
-    assert recent.all() == []
-    paths = [tmp_path / f"{name}.srbw" for name in "abc"]
-    for at, path in enumerate(paths):
+def test_recent_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "MOST_RECENT", 2)
+    assert library.recent_stories() == {}
+    files = [tmp_path / f"{name}.srbw" for name in "abc"]
+    for path in files:
         path.touch()
-        recent.add(path, path.stem, float(at))
-    recent.add(paths[1], "again", 9.0)
-    assert [(r.title, r.at) for r in recent.all()] == [("again", 9.0), ("c", 2.0)]
-    paths[1].unlink()
-    assert [r.title for r in recent.all()] == ["c"]
-    recent.remove(paths[2])
-    assert recent.all() == []
-    (tmp_path / "state" / "recent.json").write_text("{]")
-    assert recent.all() == []
+        library.remember(path, path.stem)
+    library.remember(files[1], "again")
+    assert list(library.recent_stories().items()) == [(files[1], "again"), (files[2], "c")]
+    files[1].unlink()
+    assert library.recent_stories() == {files[2]: "c"}
+    library.forget(files[2])
+    assert library.recent_stories() == {}
+    paths.recent_file().write_text("{]")
+    assert library.recent_stories() == {}
 
 
 # -- progress ------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 from textual import events
 from textual.widgets import HelpPanel
 
-from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
 from srbwriter.tui.dialogs.ask import Ask, Confirm, Sheet
 from srbwriter.tui.dialogs.picker import Picker
@@ -60,7 +59,7 @@ async def test_a_story_of_the_writers_own_is_opened_when_it_is_chosen(
 ) -> None:
     file = tmp_path / "Garden.srbw"
     Story.create(file, "Zzyzx Garden").close()
-    library.RecentStories(paths.recent_file()).add(file, "Zzyzx Garden", 1.0)
+    library.remember(file, "Zzyzx Garden")
     async with open_bench("") as bench:
         await opened(bench, Picker)
         await bench.press("up", "enter")

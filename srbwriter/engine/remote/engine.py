@@ -103,8 +103,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         engine.info, engine.n_ctx = dialect.info, dialect.info.n_ctx
         engine.capabilities = dialect.capabilities
         close_at_exit(engine)
-        for line in dialect.lines():
-            log.info("%s", line)
+        log.info("%s", "; ".join(dialect.lines()))
         return engine
 
     def _run(self) -> None:

@@ -8,7 +8,6 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
-from urllib.parse import urljoin
 
 import httpx
 import msgspec
@@ -22,7 +21,6 @@ logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line fo
 
 IS_IT_AN_ENGINE = "is the address that of an engine, with the right port and path?"
 ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
-_MOST = 16 << 20  # bytes of one event: more than any answer has
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
 _NO_EVENT = re.compile(r"data:|(event|id|retry)?:[^\ufffd]*$|\r?$")
@@ -77,13 +75,9 @@ class Transport:
         RemoteError.
         """
         async with self._request("POST", path, body) as response:
-            if response.headers.get("content-type", "").startswith("text/html"):
-                raise unreadable(self.where, b"<html>")
             rest = b""
             async for chunk in response.aiter_bytes():
                 *lines, rest = (rest + chunk).split(b"\n")
-                if len(rest) > _MOST:
-                    raise unreadable(self.where, rest)
                 for line in lines:
                     # To pass over a line of no event might be to lose a token, and so might a spoilt end.
                     if not _NO_EVENT.match(line.decode("utf-8", "replace")):
@@ -133,7 +127,7 @@ def _refusal(where: str, path: str, response: httpx.Response, body: bytes) -> Re
     status, headers = response.status_code, response.headers
     words, field, wait = own_words(body) or f"HTTP {status}", "", 0.0
     if status < 400:  # a key would go along
-        target = urljoin(where, headers.get("location", "nowhere"))
+        target = headers.get("location", "nowhere")
         words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
     elif status in _CURES:
         words = _CURES[status].format(words=words, path=path)

@@ -122,11 +122,9 @@ def export(screen: WriteScreen) -> None:
 def _format_of(target: Path) -> str:
     """Return the name of the format of a file to be written. Raises StoryError if it cannot be."""
     from srbwriter import formats
-    from srbwriter.formats import transfer
 
     if (form := formats.for_file(target)) is None:
         raise StoryError(formats.no_extension(target))
-    transfer.check_target(target, force=True)
     return form.name
 
 
@@ -193,7 +191,7 @@ def stories(screen: WriteScreen) -> None:
         if file.resolve() != here:
             screen.app.open_story(file)
 
-    found = library.stories(paths.library_dir(), library.RecentStories(paths.recent_file()))
+    found = library.stories(paths.library_dir())
     choices = [Choice(story.path, story.title, about(story)) for story in found]
     screen.ask(Picker("Stories, last changed first", choices, at=screen.session.story.file), chosen)
 

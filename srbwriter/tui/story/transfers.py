@@ -51,7 +51,7 @@ class Transfers:
             return
         from srbwriter.formats.transfer import TransferProcess  # imports all formats, which slows the start
 
-        self._process = TransferProcess(transfer).start()
+        self._process = TransferProcess(transfer)
         self._verb, self._name, self._then, self._leaves = verb, shortened(name, _NAME_CELLS), then, leaves
         self._stopping = self._warned = False
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from srbwriter import paths
 from srbwriter.story import library
 from srbwriter.tui.dialogs.model import trouble_words
 from srbwriter.tui.write.status import round_identity
@@ -48,7 +46,7 @@ class Notices:
         if self._is_new("second", second) and second is not None:
             screen.notify(str(second), severity="error")
             if story.file == second.ours:
-                library.RecentStories(paths.recent_file()).add(story.file, story.title, time.time())
+                library.remember(story.file, story.title)
         self._watch_names()
 
     def _watch_names(self) -> None:
