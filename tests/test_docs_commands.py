@@ -29,7 +29,7 @@ PAGES = (
     "docs/first-story.md", "docs/formats.md", "docs/models.md", "docs/remote.md",
     "docs/sillytavern.md",
 )  # fmt: skip
-ELSEWHERE = ("pull", "COPY", "--connect", "ssh", "MODEL=", "pip install", "curl")
+ELSEWHERE = ("pull", "COPY", "--model-url", "--connect", "ssh", "MODEL=", "pip install", "curl")
 """What needs the network, another machine, or minutes."""
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

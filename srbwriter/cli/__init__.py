@@ -77,6 +77,10 @@ def _run(argv: list[str]) -> int:
     if surplus:
         parser.error(f"{surplus[0]!r} is one word too many")
     chosen = flags.chosen(arguments, table)
+    if address := getattr(arguments, "model_url", None):
+        from srbwriter.cli.models import fetch
+
+        chosen[keys.MODEL.name] = fetch(address)
     try:
         settings = load(table, chosen, os.environ, arguments.config)
     except ConfigError as error:

@@ -67,6 +67,9 @@ def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection
         for key in table:  # keys of late sections have no flags
             if key.section == section and key.flags:
                 _add_key(group, key)
+        if section == "model":
+            words = "address of a model file, which is fetched if it is not here"
+            group.add_argument("--model-url", "-mu", metavar="URL", help=words)
     for flags, words, values in WITHOUT_EFFECT if "server" in sections else ():
         target.add_argument(
             *flags, dest="remarks", action=_Say, nargs=values, const=words, help=argparse.SUPPRESS,

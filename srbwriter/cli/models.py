@@ -116,15 +116,20 @@ def _remember(file: Path | None, settings: Settings) -> None:
 
 
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.models import pull
-
-    with progress_shown() as progress:
-        file = pull.fetch(arguments.model, progress)
+    file = fetch(arguments.model)
     print(file)
     if arguments.use:
         _remember(file, settings)
     else:
         say(f"to write with it: srbwriter models use {file.name}")
+
+
+def fetch(name: str) -> Path:
+    """Fetch a model unless it is here; return its file. Raises ModelsError."""
+    from srbwriter.models import pull
+
+    with progress_shown() as progress:
+        return pull.fetch(name, progress)
 
 
 @contextlib.contextmanager

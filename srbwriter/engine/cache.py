@@ -81,6 +81,7 @@ class Cache:
         self.idle: set[int] = set()
         self.on_clear: Callable[[], None] = lambda: None
         self.saved_tokens = self.restored_tokens = 0
+        self._runs: dict[int, list[list[int]]] = {}  # cells of a sequence, evaluated between forks
         self._free = list(range(native.sequences - 1, -1, -1))
         self._peak = 0  # most cells in use since they were moved together
         self._unit_bytes = 0.0  # of a token, or of a whole state; known when one has been saved
@@ -94,16 +95,14 @@ class Cache:
 
     @property
     def used_cells(self) -> int:
-        """Cells that are not free.
-
-        In a memory of whole states, what two sequences evaluated each on its own is in cells twice and
-        counted once; llama.cpp says when there are none left.
-        """
-        return self.tree.cells
+        """Cells that are not free."""
+        return _count_forked(list(self._runs.values())) if self.tree.whole else self.tree.cells
 
     @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be freed."""
+        if self.tree.whole:
+            return _count_forked([self._runs[seq] for seq in self._runs.keys() - self.idle])
         return self.used_cells - self.tree.count_idle_cells(self.idle)
 
     def copies(self, salt: str) -> bool:
@@ -166,7 +165,10 @@ class Cache:
             seq = self._free.pop()
             source = next(iter(self.tree.holders(node)), None) if node.end else None
             self.tree.attach_sequence(seq, node)
+            shared = [] if source is None else [run for run in self._runs[source] if run[0]]
+            self._runs[seq] = [*shared, [0]]
             if source is not None:
+                self._runs[source] = [*shared, [0]]
                 self.native.copy(source, seq, *(() if self.tree.whole else (0, node.end)))
         self.idle.discard(seq)
         if not background:
@@ -205,19 +207,19 @@ class Cache:
         state = node.state
         if state is None or not self.free_cells(state.end - state.start, background):
             return False
-        whole = self.tree.whole
-
-        def fits() -> bool:
-            if whole:
-                return self.native.restore_sequence(state.data, node.end, seq)
-            return self.native.restore_range(state.data, state.start, state.end, seq, node.start, node.end)
-
-        while node.state is state and not fits():
-            if not whole or not self.evict(background):  # whole states take more cells than are counted
-                self.tree.drop_state(node)
         if node.state is not state:
-            return False  # it was dropped, perhaps for what left the cells
-        self.restored_tokens += node.end if whole else len(node.tokens)
+            return False  # it was dropped for what left the cells
+        if self.tree.whole:
+            restored = self.native.restore_sequence(state.data, node.end, seq)
+        else:
+            restored = self.native.restore_range(
+                state.data, state.start, state.end, seq, node.start, node.end
+            )
+        if not restored:
+            self.tree.drop_state(node)
+            return False
+        self._runs[seq][-1][0] += node.end - self.tree.tip[seq].end
+        self.restored_tokens += node.end if self.tree.whole else len(node.tokens)
         self.tree.attach_sequence(seq, node)
         self._peak = max(self._peak, self.used_cells)
         return True
@@ -245,6 +247,7 @@ class Cache:
 
     def advance(self, seq: int, tokens: Sequence[int], written: bool = False) -> None:
         """Record that ``tokens`` were decoded for ``seq``. Cells evaluated twice are freed if possible."""
+        self._runs[seq][-1][0] += len(tokens)
         for source, start, end in self.tree.advance(seq, tokens, written):
             if not self.tree.whole:
                 self.native.remove(seq, start, end)
@@ -301,6 +304,7 @@ class Cache:
         """Give back ``seq`` and everything that only it holds in cells."""
         self.native.remove(seq)
         self.tree.remove_sequence(seq)
+        del self._runs[seq]
         self.idle.discard(seq)
         self._free.append(seq)
 
@@ -310,6 +314,7 @@ class Cache:
         self.native.clear()
         self.tree.clear()
         self.idle.clear()
+        self._runs.clear()
         self._peak = 0
         self._free = list(range(self.native.sequences - 1, -1, -1))
 
@@ -490,3 +495,11 @@ class Cache:
             if self.copies(salt):
                 found.append((salt, self._states_of(node)))
         self.files.write(found)
+
+
+def _count_forked(runs: Sequence[Sequence[list[int]]]) -> int:
+    """Count the cells of sequences in a memory of whole states, where they are shared by forking only.
+
+    What two sequences evaluated each on its own is there twice, although the tree has it once.
+    """
+    return sum({id(run): run[0] for of_sequence in runs for run in of_sequence}.values())

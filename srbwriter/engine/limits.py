@@ -109,17 +109,12 @@ def check_ids(name: str, ids: Any, n_vocab: int) -> None:
     """Raise InvalidRequest for field ``name`` unless ``ids`` are ids of the vocabulary."""
     if not isinstance(ids, Iterable) or isinstance(ids, Set | Mapping):
         raise InvalidRequest(name, f"{reprlib.repr(cast('object', ids))} is not a sequence of token ids")
-    for token in cast("Iterable[Any]", ids):
-        if not 0 <= (token if type(token) is int else as_id(name, token)) < n_vocab:
-            raise InvalidRequest(name, f"token id {token} is not in 0 … {n_vocab - 1}")
-
-
-def as_id(name: str, token: Any) -> int:
-    """Return a token id as a Python int. Raises InvalidRequest for any other value."""
     try:
-        return operator.index(token)
+        wrong = next((t for t in cast("Iterable[Any]", ids) if not 0 <= operator.index(t) < n_vocab), None)
     except TypeError:
-        raise InvalidRequest(name, f"{reprlib.repr(token)} is not a token id") from None
+        raise InvalidRequest(name, f"{reprlib.repr(cast('object', ids))} holds what is no token id") from None
+    if wrong is not None:
+        raise InvalidRequest(name, f"token id {wrong} is not in 0 … {n_vocab - 1}")
 
 
 def one_or_each(name: str, given: Any, n: int) -> tuple[Any, ...]:

@@ -65,7 +65,5 @@ def read_contents(path: Path) -> tuple[dict[str, Scalar], list[Tensor]]:
     check_file(path)
     try:
         return contents(path)
-    except OSError as error:
-        raise ModelError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
     except Damaged as error:
         raise ModelError(str(path), f"the model: {error.problem}", error.cure) from None

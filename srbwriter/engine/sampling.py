@@ -133,14 +133,12 @@ class SamplerTemplate:
     """Chains for any number of branches that sample alike; made once, since DRY's scan takes long.
 
     ``n_ctx`` tokens are the whole context, and ``history_length`` before the next one matter. ``banned``
-    tokens are never chosen. Raises InvalidRequest for values outside their ranges and for what the model
-    cannot do.
+    tokens are never chosen. :func:`check_sampling` has let the settings pass.
     """
 
     def __init__(
         self, sampling: Sampling, model: Model, n_ctx: int = _WHOLE_CONTEXT, banned: Sequence[int] = ()
     ) -> None:
-        check_sampling(sampling, model)
         forbidden = tuple((token, NEGATIVE_INFINITY) for token in banned)
         self.sampling = replace(_within(sampling, n_ctx), logit_bias=sampling.logit_bias + forbidden)
         self._model = model

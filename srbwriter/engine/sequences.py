@@ -79,9 +79,6 @@ class Sequences:
         self._template = lru_cache(_TEMPLATES)(template)
         self.cache.on_clear = self._forget_cells
 
-    def __len__(self) -> int:
-        return len(self._sequences)
-
     def tokens(self, seq: int) -> tuple[int, ...]:
         """Return the tokens of a sequence."""
         return tuple(self._find(seq).ids)

@@ -15,7 +15,7 @@ from .devices import device_words
 from .fields import check_fields
 from .model import Model
 from .model_files import read_contents
-from .native.context import MOST_THREADS, Context, has_gpu, set_adapters
+from .native.context import Context, has_gpu, set_adapters
 from .native.devices import read_devices
 from .threads import Threads
 from .types import EngineOptions, InvalidRequest, ModelError
@@ -24,14 +24,11 @@ from .window import window_and_cells
 log = logging.getLogger(__name__)
 
 CPU_BATCH, GPU_BATCH = 512, 2048
-LEAST_CONTEXT = 16  # tokens
 RECURRENT_SEQUENCES = 16  # each of them costs a whole state
 MOST_HOST_BYTES = 8 << 30
 _WHOLE_TYPES = frozenset({"f32", "f16", "bf16"})  # of a cache, that keep each number by itself
 _BLOCK = 32  # numbers that each other type keeps together (``QK8_0``, ``QK4_0`` … in ggml-common.h)
 _GROUP = Path("/sys/fs/cgroup")
-_THREADS_EACH, _FEW_THREADS = 4, 16
-"""Threads for each processor, and threads on any machine, that may be asked for: more wait for each other."""
 
 
 def check_options(options: EngineOptions) -> None:
@@ -40,16 +37,6 @@ def check_options(options: EngineOptions) -> None:
         check_fields(options, msgspec.to_builtins(options, enc_hook=os.fspath))
     except TypeError as error:
         raise InvalidRequest("options", str(error)) from None
-    processors = os.cpu_count() or 1
-    most = min(max(_THREADS_EACH * processors, _FEW_THREADS), MOST_THREADS)
-    for name in ("threads", "threads_batch"):
-        value = getattr(options, name)
-        if value is not None and value > most:
-            raise InvalidRequest(
-                name,
-                f"{value} is not in 1 … {most}, as this machine has {processors} processors; leave it out "
-                "to use as many as are fastest",
-            )
     if options.flash_attn == "off" and options.cache_type_v not in _WHOLE_TYPES:
         raise InvalidRequest(
             "cache_type_v",
@@ -114,12 +101,6 @@ def _threads(options: EngineOptions) -> int:
 
 def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
     """The context for a model, and how many positions one branch may use in it. Raises ModelError."""
-    if options.n_ctx is not None and options.n_ctx < LEAST_CONTEXT:
-        raise ModelError(
-            str(model.path),
-            f"a context of {options.n_ctx} tokens is too small",
-            "give --ctx-size 256 or more",
-        )
     window, cells = window_and_cells(options.n_ctx, model.n_ctx_train)
     if options.n_ctx and model.n_ctx_train and window > model.n_ctx_train:
         log.warning("%s was trained for %d tokens, not %d", model.name, model.n_ctx_train, window)

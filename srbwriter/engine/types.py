@@ -510,6 +510,10 @@ Event: TypeAlias = (
 
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=_INT32)]
+Cells: TypeAlias = Annotated[int, Meta(ge=16, le=1 << 24)]
+"""Tokens of a context. No model is trained for more, and llama.cpp goes through them one by one before it
+asks for the memory: at a thousand million that is a minute of work and tens of gigabytes."""
+Threads: TypeAlias = Annotated[int, Meta(ge=1, le=512)]  # ``GGML_MAX_N_THREADS``
 Amount: TypeAlias = Annotated[int, Meta(ge=0, le=_INT32)]
 Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
 Branches: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_SEQUENCES)]
@@ -520,11 +524,11 @@ CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq
 class EngineOptions(Record, frozen=True):
     """How a model is loaded and run. None leaves the choice to the engine."""
 
-    n_ctx: Count | None = None  # cells shared by all branches; None: the model's own, at most 8192
+    n_ctx: Cells | None = None  # cells shared by all branches; None: the model's own, at most 8192
     n_batch: Count | None = None
     n_ubatch: Count | None = None
-    threads: Count | None = None
-    threads_batch: Count | None = None
+    threads: Threads | None = None
+    threads_batch: Threads | None = None
     gpu_layers: Annotated[int, Meta(ge=-1, le=_INT32)] | None = None  # -1 or None: all of them
     main_gpu: Amount = 0
     tensor_split: Annotated[tuple[float, ...], Meta(max_length=128)] = ()  # llama.cpp knows no more devices

@@ -33,6 +33,15 @@ def suited_to(metadata: Mapping[str, object]) -> Mapping[str, Any]:
     return _SUITED.get((metadata.get("general.name"), metadata.get("general.size_label")), {})
 
 
+_FILL_GAPS = ("coder", "codestral", "codegemma", "codellama", "code llama", "starcoder")
+"""Names of models that were trained to fill gaps; others, such as Qwen's, only have the tokens for it."""
+
+
+def fills_gaps(metadata: Mapping[str, object]) -> bool:
+    """Return whether a model was trained to write text between two others."""
+    return any(family in str(metadata.get("general.name")).lower() for family in _FILL_GAPS)
+
+
 def suited_to_file(path: Path) -> Mapping[str, Any]:
     """Return the settings that suit the model in a file; none for a file that is missing or no model."""
     try:  # the names stand before the vocabulary

@@ -1,8 +1,9 @@
 """Text in the middle of the story: new text for a place between two texts, or other words for a passage.
 
-The model continues the text before. When all variants have ended they are ranked: each gets its *fit*, the
-mean log-probability of the first tokens of the text that follows, given the variant. A variant that is picked
-takes the place of the passage as one action, and keeps its tokens; so does the text after it.
+A model that was trained to fill gaps reads both sides. Any other one, and one whose story is framed by a
+chat template, continues the text before. When all variants have ended they are ranked: each gets its *fit*,
+the mean log-probability of the first tokens of the text that follows, given the variant. A variant that is
+picked takes the place of the passage as one action, and keeps its tokens; so does the text after it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.types import NoModel, Priority, Request, Stop
+from srbwriter.models.suited import fills_gaps
 from srbwriter.prose import sentence_ends
 from srbwriter.story import Refused
 from srbwriter.story.model import Span
@@ -40,7 +43,7 @@ WISH_CHARS = 400
 WISHES = ("shorter", "more concrete", "in another tense", "from her view")
 """Wishes to choose from, beside one that the writer types."""
 
-_AFTER_CHARS = 16_000  # of the text after the passage
+_AFTER_CHARS = 16_000  # of the text after the passage that a model that fills gaps may read
 _FIT_CHARS = 12 * FIT_TOKENS  # more than these tokens have in any prose
 _AROUND_CHARS = 120  # kept on both sides to find the passage again
 _GONE = "The passage has changed in the story. Go back and select it again."
@@ -228,8 +231,8 @@ class Rewriting(Instrument):
     def write(self, passage: Passage, wish: str = "") -> None:
         """Request variants for ``passage``, which are :attr:`variants` soon, or :attr:`problem` says why not.
 
-        With a ``wish`` they follow it: the model reads it and the passage near the end of the text before.
-        Variants of before stop. Raises StoryError or NoModel.
+        With a ``wish`` they follow it: the model reads it and the passage near the end of the text before,
+        and fills no gap. Variants of before stop. Raises StoryError or NoModel.
         """
         self._session.may_write()
         self.leave()
@@ -263,7 +266,8 @@ class Rewriting(Instrument):
             room = Stop(max_tokens=(stop.max_tokens or 0) + FIT_TOKENS)
             now, following = passage.text.strip(), passage.after[:WISH_CHARS]
             assembly = prompter.assemble(node, settings, room, at, wish, now, following)
-        base, n = session.sampling, max(1, min(session.n, MOST))
+            framed = prompter.frame.apply(settings).template is not None
+        base, before, n = session.sampling, assembly.tokens, max(1, min(session.n, MOST))
         if base.seed is not None:
             base = replace(base, seed=base.seed + attempt * MOST)
         samplings = sample_branches(base, settings.sampling, n)
@@ -271,6 +275,12 @@ class Rewriting(Instrument):
             prompter.prompt(assembly), n=n, sampling=samplings, stop=stop, priority=Priority.NORMAL,
             heal=True, add_bos=False, **session.variety.request_fields(samplings, engine.capabilities),
         )  # fmt: skip
+        gap = fills_gaps(engine.info.metadata) and engine.fim is not None and passage.after.strip()
+        if gap and before and not wish and not framed:
+            ids = infill_ids(engine, before[1:] if before[0] == engine.bos else before, passage.after)
+            request = replace(request, prompt=ids, heal=False, add_bos=True)
+        else:
+            gap = ""
         generation = engine.submit(request)
         self._running = [generation]
         why = "" if passage.after.strip() else "no text follows"
@@ -279,22 +289,24 @@ class Rewriting(Instrument):
             self.variants = found
             generation.wait()
         if attempt == self._attempts and not found.unranked:
-            self._rank(engine, found, passage)
+            self._rank(engine, found, passage, before if gap else generation.prompt_ids, bool(gap))
         found.done = True
         if attempt != self._attempts:
             self.stop()
 
-    def _rank(self, engine: Backend, found: Variants, passage: Passage) -> None:
+    def _rank(
+        self, engine: Backend, found: Variants, passage: Passage, before: tuple[int, ...], gap: bool
+    ) -> None:
         """Score the beginning of the text after each variant."""
         following = engine.tokenize_continuation((passage.joint + passage.after)[:_FIT_CHARS])[:FIT_TOKENS]
         scored: dict[int, Generation] = {}
         for branch in found.generation.branches:
             variant = Variant.of(branch, passage)
             if variant.text.strip():
-                healed = "" if variant.healed else found.generation.healed
+                healed = "" if gap or variant.healed else found.generation.healed
                 head = engine.tokenize_continuation(healed + variant.head) if healed + variant.head else []
                 tail = engine.tokenize_continuation(variant.tail) if variant.tail else []
-                path = (*found.generation.prompt_ids, *head, *variant.ids, *tail)
+                path = (*before, *head, *variant.ids, *tail)
                 request = scoring_request((*path, *following), len(path), Priority.NORMAL)
                 scored[branch.index] = engine.submit(request)
         self._running += scored.values()

@@ -154,6 +154,13 @@ class Burst(events.Event):
         super().__init__()
 
 
+class Typed(events.Paste):
+    """Text of one read that nobody pasted: of an input method, or typed over a slow line."""
+
+
+Typed.handler_name = events.Paste.handler_name
+
+
 class _Parser(XTermParser):
     """Keeps the escape of a key that comes right behind it, whatever that key is.
 

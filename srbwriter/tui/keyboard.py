@@ -26,12 +26,13 @@ from textual.widgets import Input
 
 from srbwriter.tui.prose import Prose
 
-from .driver import ALT, ESC, ESCAPE_FIRST, Burst, install_parser, is_text, report_error
+from .driver import ALT, ESC, ESCAPE_FIRST, Burst, Typed, install_parser, is_text, report_error
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
 
 _PATIENCE = 2.0  # seconds that a widget may take for a key before the next key is sent anyway
+_MOST_TYPED = 60  # characters of one read that may have been typed
 _CHAINS = 2  # a key bubbles up to the app, and its action can send another message that bubbles up
 
 
@@ -110,7 +111,7 @@ class Keyboard:
         if self._app.write_screen.is_run_of_commands(text):
             self._waiting.extendleft(map(_Waiting, reversed(keys[1:])))
             return event
-        return events.Paste(text)
+        return Typed(text) if len(text) <= _MOST_TYPED else events.Paste(text)
 
     async def _claimed(self, event: events.Key | events.Paste) -> bool:
         """Return True if the write screen used the key itself, or the text has no receiver."""

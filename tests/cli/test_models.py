@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from srbwriter import launch, paths
+from srbwriter import cli, launch, paths
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
@@ -157,3 +157,16 @@ def test_with_more_cores_larger_models_are_fast_enough(run: Any, on: Callable[..
     assert run("recommended")[1].startswith("For this machine: Qwen3 30B-A3B Base")
     on(64, CARD, cores=2)
     assert "Mistral Small 24B Base" in run("recommended")[1]
+
+
+# ---- the flag
+
+
+def test_an_address_given_by_a_flag_is_fetched_once(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.repositories[REPO] = {"storyteller-Q8_0.gguf": bundled_model().read_bytes()}
+    url = f"{hub.url}/{REPO}/resolve/main/storyteller-Q8_0.gguf"
+    line = ("write", "Once", "-n", "1", "--max-tokens", "2", "--gpu-layers", "0", "--ctx-size", "256")
+    for fetched in (1, 0):
+        assert cli.main([*line, "--model-url", url]) == Exit.OK
+        assert capsys.readouterr().out.strip() and len(hub.files_asked()) == fetched
+        hub.asked.clear()

@@ -13,6 +13,7 @@ from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.remote.options import DialectName, RemoteLoader, RemoteOptions
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.session import Session
+from srbwriter.session import rewriting as rewriting_module
 from srbwriter.session.rewriting import (
     FIT_TOKENS,
     MOST_CHARS,
@@ -140,6 +141,17 @@ def variants(session: Session, passage: Passage | None = None, wish: str = "") -
 def session(file: Path) -> Iterator[Session]:
     with open_session(file, TEXT, bundled_model(), n=3, sampling=Sampling(seed=3)) as opened:
         yield opened
+
+
+def test_a_gap_is_filled_by_a_model_that_can(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewriting_module, "fills_gaps", lambda _: True)
+    found, engine = variants(session, place_at(TEXT, len(BEFORE))), session.engine
+    assert engine is not None and engine.fim is not None
+    prefix, suffix, middle = engine.fim
+    ids = list(found.generation.prompt_ids)
+    assert ids[-1] == middle and engine.detokenize(ids[ids.index(suffix) + 1 : -1]) == PASSAGE + AFTER
+    assert engine.detokenize(ids[ids.index(prefix) + 1 : ids.index(suffix)]) == BEFORE
+    assert set(found.fits) == {0, 1, 2}
 
 
 def test_other_models_continue_the_text_before_and_the_text_after_ranks(session: Session) -> None:

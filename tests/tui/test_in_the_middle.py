@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 
 from srbwriter.tui.dialogs.rewriting import RewriteView
+from srbwriter.tui.driver import Burst
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import opened
 
@@ -50,9 +51,11 @@ async def test_typing_behind_a_sentence_by_the_model(open_bench: OpenBench) -> N
         editor = bench.screen.editor
         editor.focus()
         editor.move_to(len(editor.text))
-        await bench.press("T", "h", "e", "n")
-        assert bench.session.text() == editor.text == f"{TEXT} It was cold. Then"
         before = story.today().words
+        bench.app.post_message(Burst([events.Key(letter, letter) for letter in "Then"]))
+        await bench.settle()
+        assert bench.session.text() == editor.text == f"{TEXT} It was cold. Then"
+        assert (before := before + 1) == story.today().words, "what comes in one read is typed"
         editor.post_message(events.Paste(" came all the others, whom nobody knew."))
         await bench.settle()
         assert editor.text.endswith("nobody knew.") and story.today().words == before

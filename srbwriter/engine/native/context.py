@@ -26,13 +26,6 @@ _PADDING = MAX_SEQUENCES
 """llama.cpp pads to it too, but only after it has cut n_batch down to n_ctx: it must not get below the
 number of sequences, or a step of all branches would not fit a batch."""
 
-MOST_CELLS = 1 << 24
-"""More than any model is trained for. llama.cpp goes through them one by one before it asks for the
-memory: at a thousand million that is a minute of work and tens of gigabytes."""
-
-MOST_THREADS = 512
-"""``GGML_MAX_N_THREADS``; some ten thousand are more than the runtime of OpenMP survives."""
-
 OK, NO_SLOT, ABORTED = 0, 1, 2
 
 FEW_BRANCHES = 2
@@ -55,10 +48,6 @@ class Context:
         options: EngineOptions,
         path: str,
     ) -> None:
-        if cells > MOST_CELLS:
-            raise ModelError(
-                path, f"no room for a context of {cells} tokens", f"give --ctx-size at most {MOST_CELLS}"
-            )
         lib = library()
         self._lib = lib
         ids = 2 if slides(model) else 1  # of each sequence

@@ -64,6 +64,7 @@ _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERR
 _HARMLESS = (
     "possible training context overflow", "using full-size SWA cache", "fallback to CPU",
     "graph_compute_async failed with error 1\n", "compute status: 1\n", "failed to decode, ret = 2\n",
+    "removing memory module entries",
 )  # fmt: skip
 """Warnings about what is done on purpose: the cache has more cells than any one branch may use, and
 sliding layers keep all of them, so that a branch can go back; a LoRA adapter does not lie in the layout

@@ -13,6 +13,7 @@ from textual import events
 from textual.message import Message
 
 from srbwriter import story
+from srbwriter.tui.driver import Typed
 from srbwriter.tui.prose import Mark, Prose, Span
 from srbwriter.tui.write.colours import Spans
 
@@ -63,7 +64,10 @@ class StoryEditor(Prose):
 
     def on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
-        self._paste(lambda: super(StoryEditor, self).on_paste(event))
+        if isinstance(event, Typed):
+            super().on_paste(event)
+        else:
+            self._paste(lambda: super(StoryEditor, self).on_paste(event))
 
     def action_paste(self) -> None:
         self._paste(super().action_paste)
