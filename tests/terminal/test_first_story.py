@@ -60,7 +60,7 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     terminal.press(RIGHT)
     terminal.wait_for("BRANCH")
     choose(terminal, "bans")
-    terminal.wait_for("bans them")
+    terminal.wait_for("^s keep")
     terminal.press(ENTER)
     terminal.type("was very")
     terminal.press(CTRL_S)

@@ -81,7 +81,7 @@ def into_sheet(terminal: Terminal) -> None:
     choose(terminal, "context")
     terminal.wait_for("edits the request")
     terminal.press(b"e")
-    terminal.wait_for("^s keeps it")
+    terminal.wait_for("^s keep")
     terminal.press(F7, BACKSPACE)  # F7 selects all
 
 
@@ -90,9 +90,9 @@ def kept_on_sheet(terminal: Terminal, file: Path) -> str:
     choose(terminal, "context")
     terminal.wait_for("edits the request")
     terminal.press(b"e")
-    terminal.wait_for("^s keeps it")
+    terminal.wait_for("^s keep")
     terminal.press(CTRL_S)
-    terminal.wait_without("^s keeps it")
+    terminal.wait_without("^s keep")
     terminal.press(ESC)
     terminal.wait_without("edits the request")
     leave(terminal)

@@ -54,7 +54,9 @@ class FindBar(Bar[None]):
 
     def __init__(self, editor: StoryEditor, apply: Callable[[Sequence[Edit]], bool] | None = None) -> None:
         super().__init__()
-        self.heading = "Replace: enter replaces this one, ↓ skips it" if apply is not None else "Find"
+        self.heading = (
+            "Replace: tab other line, enter replaces this, ↓ skips it" if apply is not None else "Find"
+        )
         self._editor, self._apply = editor, apply
         self._spans: list[Span] = []
         self._at: Span | None = None  # the match that is selected
@@ -117,7 +119,7 @@ class FindBar(Bar[None]):
         """Go to the next or previous match; wraps around at both ends."""
         self._select(self._next(step))
 
-    @action("tab", "edits there")
+    @action("tab", "goes on")
     def action_stay(self) -> None:
         """Close the bar with the cursor at the end of the match; while replacing, go to the other line."""
         if self._apply is not None:
