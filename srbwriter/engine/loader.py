@@ -9,8 +9,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from srbwriter.gguf import Damaged, pairs
 
 from .types import Cancelled, EngineClosed, EngineError, EngineOptions, describe_error
 
@@ -76,9 +80,15 @@ class EngineLoader:
         """A load of the same model, not begun."""
         return EngineLoader(self._path, self.options, self._load, self._fit, self._notify, self._name)
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """What the model's file is called, or the model elsewhere."""
+        """What the model calls itself, or its file is called: known before anything is loaded."""
+        with suppress(OSError, Damaged):  # whoever loads it says so
+            for key, value in () if self._name else pairs(self.path):
+                if key == "general.name" and isinstance(value, str) and value:
+                    return value
+                if key.startswith("tokenizer."):
+                    break  # the vocabulary, which is long; a name stands before it
         return self._name or self.path.stem
 
     def start(self) -> Self:

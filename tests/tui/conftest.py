@@ -221,3 +221,13 @@ def open_bench(tmp_path: Path) -> OpenBench:
             session.close()
 
     return opened
+
+
+def write_on(bench: Bench, text: str) -> None:
+    """Let the first branch have written ``text``."""
+    generation = bench.session.round.generation if bench.session.round else None
+    assert generation is not None
+    buffer = generation.branches[0].buffer
+    buffer.pieces.append(text)
+    buffer.ids.append(0)
+    buffer.ends.append(sum(map(len, buffer.pieces)))

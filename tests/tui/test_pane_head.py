@@ -6,7 +6,7 @@ import pytest
 
 from srbwriter.session.prefix import Prefix
 from srbwriter.tui.write.branch_words import find_thoughts, head_line
-from tests.tui.conftest import OpenBench
+from tests.tui.conftest import OpenBench, write_on
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench
         bench.screen.pump.flush()
         pane = bench.screen.grid.panes[0]
         for start in range(0, len(text), size):
-            bench.session.steer(0, "append", go_on=True, text=text[start : start + size])
+            write_on(bench, text[start : start + size])
             bench.screen.pump.flush()
         assert pane.text == "She ran. She did not stop."
         assert "thought 8 words" in pane.head
@@ -58,7 +58,7 @@ async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench
 async def test_while_it_thinks_nothing_is_shown_but_that(open_bench: OpenBench) -> None:
     async with open_bench(n=1, fake=True) as bench:
         bench.session.generate()
-        bench.session.steer(0, "append", go_on=True, text="<think>one two three")
+        write_on(bench, "<think>one two three")
         bench.screen.pump.flush()
         pane = bench.screen.grid.panes[0]
         assert pane.text == ""
@@ -69,7 +69,7 @@ async def test_a_branch_that_begins_inside_a_word_shows_the_whole_word(open_benc
     async with open_bench("It was rai", n=1, fake=True) as bench:
         bench.session.generate()
         bench.session.round.prefix = Prefix.of("It was rai")
-        bench.session.steer(0, "append", go_on=True, text="ning hard. It")
+        write_on(bench, "ning hard. It")
         bench.screen.pump.flush()
         pane = bench.screen.grid.panes[0]
         assert pane.text == "raining hard. It"

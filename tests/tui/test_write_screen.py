@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.tui.conftest import OpenBench
+from tests.tui.conftest import OpenBench, write_on
 
 
 async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
     async with open_bench(n=1) as bench:
         await bench.write(1)
-        bench.session.steer(0, "append", go_on=True, text=" [/bold] [red]danger[")
+        write_on(bench, " [/bold] [red]danger[")
         await bench.tokens(1)
         pane = bench.screen.grid.shown[0]
         assert "[/bold] [red]danger[" in "".join(pane.render_line(y).text for y in range(pane.size.height))
