@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from .disk import StoryFiles
 from .native.context import Context
-from .tree import PRIVATE, Demand, Node, State, TokenTree
+from .tree import PRIVATE, Demand, NodeState, TokenNode, TokenTree
 from .types import Priority
 
 BLOCK = 128
@@ -126,12 +126,12 @@ class Cache:
         """Return how many more cells a path takes, if ``most`` of its tokens may be held."""
         return len(path) - self._resume(path, salt, most)[0].end
 
-    def _resume(self, path: Sequence[int], salt: str, most: int) -> tuple[Node, list[Node]]:
+    def _resume(self, path: Sequence[int], salt: str, most: int) -> tuple[TokenNode, list[TokenNode]]:
         """Return where a sequence for a path begins in cells, and the stored nodes to restore below it.
 
         Both end at position ``most`` at the latest. The last stored node comes first.
         """
-        node, stored = self.tree.resumable(path, salt, most), list[Node]()
+        node, stored = self.tree.resumable(path, salt, most), list[TokenNode]()
         if self.tree.whole and node.parent is not None and not self.tree.holders(node):
             return self.tree.root(salt), [node]
         while node.parent is not None and not node.seqs:
@@ -179,7 +179,7 @@ class Cache:
         demand.seq = seq
         return True
 
-    def _redirect(self, node: Node) -> int | None:
+    def _redirect(self, node: TokenNode) -> int | None:
         """Make the idle sequence that shares most of the way to ``node`` end there; None if none is near.
 
         What it holds beyond is held by others, or stored.
@@ -202,7 +202,7 @@ class Cache:
             known = above.seqs
         return None
 
-    def _restore(self, seq: int, node: Node, background: bool) -> bool:
+    def _restore(self, seq: int, node: TokenNode, background: bool) -> bool:
         """Copy a stored node into cells for ``seq``, which ends where it begins; False where that fails."""
         state = node.state
         if state is None or not self.free_cells(state.end - state.start, background):
@@ -288,7 +288,7 @@ class Cache:
 
     def forget_tail(self, ids: Sequence[int], start: int, salt: str = "") -> None:
         """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in host memory too."""
-        node: Node | None = self.tree.match(ids, salt)[0]
+        node: TokenNode | None = self.tree.match(ids, salt)[0]
         while node is not None and node.end > start:
             above = node.parent
             for seq in [seq for seq in node.seqs & self.idle if self.tree.tip[seq] is node]:
@@ -397,14 +397,14 @@ class Cache:
                         return True
         return False
 
-    def _blocks(self, node: Node) -> Iterator[Node]:
+    def _blocks(self, node: TokenNode) -> Iterator[TokenNode]:
         """Split a resident node into nodes of one stored state each, and yield them."""
         if not self.tree.whole:
             while (boundary := (node.start // self._block + 1) * self._block) < node.end:
                 yield self.tree.split(node, boundary - node.start)
         yield node
 
-    def _save(self, node: Node) -> bool:
+    def _save(self, node: TokenNode) -> bool:
         """Keep the state of a resident node in host memory as well; False where that is not done.
 
         It is not for what takes less time to evaluate again than to copy: see the top of this module.
@@ -415,9 +415,9 @@ class Cache:
         for part in self._blocks(node):
             seq = next(iter(self.tree.holders(part)))
             if self.tree.whole:
-                state = State(0, part.token_ids(), self.native.save_sequence(seq))
+                state = NodeState(0, part.token_ids(), self.native.save_sequence(seq))
             else:
-                state = State(part.start, part.tokens, self.native.save_range(seq, part.start, part.end))
+                state = NodeState(part.start, part.tokens, self.native.save_range(seq, part.start, part.end))
             self._unit_bytes = state.size / (1 if self.tree.whole else len(state.tokens))
             self.tree.set_state(part, state)
             self.saved_tokens += len(part.tokens)
@@ -439,20 +439,20 @@ class Cache:
 
     # ---- files
 
-    def collect_states(self, ids: Sequence[int], salt: str = "") -> list[State]:
+    def collect_states(self, ids: Sequence[int], salt: str = "") -> list[NodeState]:
         """Return the states of the held beginning of ``ids``, or of a little more of its path."""
         node = self.tree.resumable(ids, salt, len(ids))
         for part in self._nodes_of(node):
             self._save(part)
         return self._states_of(node)[-1 if self.tree.whole else 0 :]
 
-    def _nodes_of(self, node: Node) -> list[Node]:
+    def _nodes_of(self, node: TokenNode) -> list[TokenNode]:
         """Return the nodes whose states make up the state after ``node``."""
         return list(node.path_up())[: 1 if self.tree.whole else None]
 
-    def _states_of(self, node: Node) -> list[State]:
+    def _states_of(self, node: TokenNode) -> list[NodeState]:
         """Return the states from the root to ``node``; none if one is missing of which all are needed."""
-        found = list[State]()
+        found = list[NodeState]()
         for part in node.path_up():
             if part.state is None and not self.tree.whole:
                 return []
@@ -460,7 +460,7 @@ class Cache:
                 found.append(part.state)
         return found[::-1]
 
-    def add_states(self, ids: Sequence[int], states: Sequence[State], salt: str = "") -> None:
+    def add_states(self, ids: Sequence[int], states: Sequence[NodeState], salt: str = "") -> None:
         """Keep states that were made of ``ids`` before, where they are not kept already."""
         for state in states if self.copies(salt) else ():
             self.tree.add_state([*ids[: state.start], *state.tokens], state, salt)
@@ -485,7 +485,7 @@ class Cache:
         if self.files is None or (self.files.busy and not at_end):
             return
         self.files.flush()
-        found: list[tuple[str, list[State]]] = []
+        found: list[tuple[str, list[NodeState]]] = []
         for ids, salt in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
             node = self.tree.resumable(ids, salt, len(ids))
             for part in self._nodes_of(node) if at_end else ():

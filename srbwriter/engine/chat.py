@@ -159,7 +159,7 @@ def _environment() -> Any:
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    class Generation(Extension):  # {% generation %} only marks text for training
+    class GenerationTag(Extension):  # {% generation %} only marks text for training
         tags = {"generation"}
 
         def parse(self, parser: Any) -> Any:
@@ -169,7 +169,7 @@ def _environment() -> Any:
     def refuse(message: object) -> NoReturn:
         raise InvalidRequest("messages", str(message))
 
-    extensions = [loopcontrols, Generation]
+    extensions = [loopcontrols, GenerationTag]
     sandbox: Any = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     sandbox.filters |= {"tojson": partial(json.dumps, ensure_ascii=False), "join": _join}
     sandbox.globals |= {"raise_exception": refuse, "strftime_now": time.strftime}

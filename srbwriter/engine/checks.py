@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from . import limits
 from .fields import check_fields
-from .generation import Command
+from .generation import BranchCommand
 from .types import InvalidRequest, LimitExceeded, Request, Sampling, Stop
 from .verbs import VERBS
 
@@ -52,7 +52,7 @@ class Checks:
         if request.logits_callback is not None and not callable(request.logits_callback):
             raise InvalidRequest("logits_callback", "it cannot be called")
 
-    def check_command(self, command: Command) -> None:
+    def check_command(self, command: BranchCommand) -> None:
         """Check a verb and its arguments."""
         verb, n, request = VERBS.get(command.verb), 1, command.generation.request
         for argument, given in zip(verb.arguments, command.args, strict=True) if verb is not None else ():

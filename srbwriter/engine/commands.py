@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from .active import ActiveBranch, ActiveRequest
 from .constraints import PrefixConstraint
-from .generation import BEYOND_THE_END, Command, Generation
+from .generation import BEYOND_THE_END, BranchCommand, Generation
 from .model import Model
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
@@ -23,7 +23,7 @@ from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, S
 log = logging.getLogger(__name__)
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """A function that somebody waits for, to be called between two steps."""
 
     asked: Future[Any]
@@ -44,9 +44,9 @@ class Commands:
         self.model, self.loop, self.queue = model, loop, queue
         self.promote = queue.promote
 
-    def handle(self, command: Command | Call) -> None:
+    def handle(self, command: BranchCommand | FunctionCall) -> None:
         """Carry out one command. An error it causes ends the request it concerns, nothing else."""
-        if isinstance(command, Call):
+        if isinstance(command, FunctionCall):
             command.answer()
             return
         request = command.generation.engine_state
@@ -255,7 +255,7 @@ def make_request(
     return request
 
 
-def prepare(command: Command, model: Model) -> None:
+def prepare(command: BranchCommand, model: Model) -> None:
     """Make what a command needs that takes long. Raises InvalidRequest for a grammar that is none."""
     request = command.generation.engine_state
     for argument in command.args:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from srbwriter import paths
 
 from .model_files import sample_digest
-from .tree import State, common_prefix
+from .tree import NodeState, common_prefix
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(eq=False, slots=True)
-class Record:
+class StateRecord:
     """The state of ``tokens`` from position ``start`` on; ``size`` is that of the state in bytes.
 
     In a file it is a digest, a line of JSON, which it is of, and the state.
@@ -66,7 +66,7 @@ class StoryFile:
     """A file and the records in it."""
 
     path: Path
-    records: list[Record] = field(default_factory=list[Record])
+    records: list[StateRecord] = field(default_factory=list[StateRecord])
     bytes: int = 0
 
 
@@ -99,7 +99,7 @@ class StoryFiles:
         """Whether a file is being written."""
         return self._writing is not None and not self._writing.done()
 
-    def read(self, ids: Sequence[int], salt: str, more: int, room: int, whole: bool) -> list[State]:
+    def read(self, ids: Sequence[int], salt: str, more: int, room: int, whole: bool) -> list[NodeState]:
         """Return the states of the longest beginning of ``ids`` that a file holds, from the first on.
 
         None where that is ``more`` tokens or less; at most ``room`` bytes. ``whole``: a state is of use only
@@ -117,23 +117,23 @@ class StoryFiles:
                 lengths.append(length or 0)
                 if lengths[-1] > more:
                     more, best = lengths[-1], record
-        chain: list[Record] = []
+        chain: list[StateRecord] = []
         while best is not None:
             chain.append(best)
             best = best.file.records[best.parent] if best.start else None
-        states: list[State] = []
+        states: list[NodeState] = []
         for record in reversed(chain):
             room -= record.size
             data = self._load(record) if room >= 0 else None
             if data is None:
                 break
-            states.append(State(record.start, record.tokens, data, record))
+            states.append(NodeState(record.start, record.tokens, data, record))
         if states:
             with contextlib.suppress(OSError):
                 os.utime(chain[0].file.path)
         return states
 
-    def write(self, found: Sequence[tuple[str, Sequence[State]]]) -> None:
+    def write(self, found: Sequence[tuple[str, Sequence[NodeState]]]) -> None:
         """Write the states of paths, from the first on, in the background, as far as no file has them.
 
         Each path comes with its salt. All of them belong to one story, and so to one file.
@@ -145,13 +145,13 @@ class StoryFiles:
         file = next((file for file in files if file in self._files), None)
         if file is None:
             file = StoryFile(self.folder / f"{time.time_ns():x}{SUFFIX}")
-        new: list[tuple[Record, Bytes]] = []
+        new: list[tuple[StateRecord, Bytes]] = []
         places = {id(record): place for place, record in enumerate(file.records)}
         for salt, path in found:
             parent = -1
             for state in path:
                 if id(state.record) not in places:
-                    record = Record(
+                    record = StateRecord(
                         file, parent, state.start, [*state.tokens], state.size, _digest_salt(salt)
                     )
                     state.record = record
@@ -179,7 +179,7 @@ class StoryFiles:
 
     # ---- inside
 
-    def _append(self, file: StoryFile, new: Sequence[tuple[Record, Bytes]]) -> None:
+    def _append(self, file: StoryFile, new: Sequence[tuple[StateRecord, Bytes]]) -> None:
         try:
             paths.make_folder(self.folder)  # states can be read back into words
             with open(file.path, "ab", opener=paths.open_own) as out:
@@ -211,7 +211,7 @@ class StoryFiles:
             log.warning("%s is damaged, or another program's", path)
         return file
 
-    def _load(self, record: Record) -> Bytes | None:
+    def _load(self, record: StateRecord) -> Bytes | None:
         """Return the state of a record; None if it is damaged: the file ends before it then."""
         file = record.file
         with contextlib.suppress(OSError, ValueError), file.path.open("rb") as source:
@@ -230,7 +230,7 @@ class StoryFiles:
 # ---- sessions
 
 
-def write_session(path: Path, key: str, ids: Sequence[int], states: Sequence[State]) -> int:
+def write_session(path: Path, key: str, ids: Sequence[int], states: Sequence[NodeState]) -> int:
     """Write ``ids`` and the states of their beginning to one file, whole or not at all; return its size.
 
     Raises OSError.
@@ -240,9 +240,9 @@ def write_session(path: Path, key: str, ids: Sequence[int], states: Sequence[Sta
     try:
         with open(beside, "wb", opener=paths.open_own) as out:
             for place, state in enumerate(states):
-                record = Record(file, place - 1, state.start, [*state.tokens], state.size)
+                record = StateRecord(file, place - 1, state.start, [*state.tokens], state.size)
                 _write(out, record, key, state.data)
-            end = Record(file, len(states) - 1, held, [*ids[held:]], 0)  # where the ids end
+            end = StateRecord(file, len(states) - 1, held, [*ids[held:]], 0)  # where the ids end
             _write(out, end, key, np.empty(0, np.uint8))
             size = out.tell()
         beside.replace(path)
@@ -252,18 +252,18 @@ def write_session(path: Path, key: str, ids: Sequence[int], states: Sequence[Sta
     return size
 
 
-def read_session(path: Path, key: str) -> tuple[list[int], list[State]]:
+def read_session(path: Path, key: str) -> tuple[list[int], list[NodeState]]:
     """Return the token ids of a session and their states; see :func:`write_session`.
 
     Raises OSError, and ValueError for a file that is damaged or was written with another ``key``.
     """
-    ids, states, size = list[int](), list[State](), -1
+    ids, states, size = list[int](), list[NodeState](), -1
     with path.open("rb") as source:
         for record in _records(source, StoryFile(path), key):
             size = record.size
             ids = [*ids[: record.start], *record.tokens]
             if size:
-                states.append(State(record.start, record.tokens, _read_state(source, record)))
+                states.append(NodeState(record.start, record.tokens, _read_state(source, record)))
     if size:
         raise ValueError(_DAMAGED)
     return ids, states
@@ -282,7 +282,7 @@ def state_key(model: Path, *kind: str) -> str:
 # ---- records
 
 
-def _write(out: BinaryIO, record: Record, key: str, data: Bytes) -> None:
+def _write(out: BinaryIO, record: StateRecord, key: str, data: Bytes) -> None:
     record.digest = _digest(data.data)
     header = {name: getattr(record, name) for name in ("parent", "start", "tokens", "size", "salt", "digest")}
     line = json.dumps({"key": key, **header}).encode() + b"\n"
@@ -291,7 +291,7 @@ def _write(out: BinaryIO, record: Record, key: str, data: Bytes) -> None:
     out.write(data.data)
 
 
-def _records(source: BinaryIO, file: StoryFile, key: str) -> Iterator[Record]:
+def _records(source: BinaryIO, file: StoryFile, key: str) -> Iterator[StateRecord]:
     """Yield each record; its state is not looked at.
 
     Raises ValueError for what is no record of this ``key``, or cut short.
@@ -304,14 +304,14 @@ def _records(source: BinaryIO, file: StoryFile, key: str) -> Iterator[Record]:
         header: dict[str, Any] = json.loads(line)
         if header.pop("key") != key:
             raise ValueError("a session of another model, build or kind of cache")
-        record = Record(file, **header, offset=source.tell())
+        record = StateRecord(file, **header, offset=source.tell())
         if record.end > size:
             raise ValueError(_DAMAGED)
         yield record
         source.seek(record.end)
 
 
-def _read_state(source: BinaryIO, record: Record) -> Bytes:
+def _read_state(source: BinaryIO, record: StateRecord) -> Bytes:
     """Return the state of a record. Raises ValueError if it is damaged."""
     source.seek(record.offset)
     data = source.read(record.size)

@@ -28,10 +28,10 @@ from .backend import close_at_exit
 from .cache import Cache
 from .capabilities import Capabilities, Feature
 from .checks import Checks
-from .commands import Call, make_request, prepare
+from .commands import FunctionCall, make_request, prepare
 from .disk import StoryFiles, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling
-from .generation import Command, Generation
+from .generation import BranchCommand, Generation
 from .infill import NO_MARKS
 from .model import Model
 from .native.context import Context, flash_attention
@@ -240,7 +240,7 @@ class Engine:
         make_request(generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, salt)
         with self._known:
             self._generations.add(generation)
-        self._post(Command("submit", generation))
+        self._post(BranchCommand("submit", generation))
         return generation
 
     def process(self, timeout: float | None = None) -> bool:
@@ -276,7 +276,7 @@ class Engine:
         self._check_open()
         self._refuse_reentry()
         asked = Future[Any]()
-        self._scheduler.inbox.append(Call(asked, function))
+        self._scheduler.inbox.append(FunctionCall(asked, function))
         self._wake.set()
         if self._thread is None:
             self._step()
@@ -467,7 +467,7 @@ class Engine:
         if self._stepper == threading.get_ident():
             raise EngineError("the engine cannot be asked to step, or to wait for one, by its own callbacks")
 
-    def _post(self, command: Command) -> None:
+    def _post(self, command: BranchCommand) -> None:
         """Give a command to the stepping thread. Raises InvalidRequest for one that cannot be carried out."""
         self._checks.check_command(command)
         prepare(command, self.model)
@@ -558,7 +558,7 @@ class Engine:
             for generation in list(self._generations):
                 generation.abandon(error)
         for command in list(self._scheduler.inbox):
-            if isinstance(command, Call):
+            if isinstance(command, FunctionCall):
                 command.asked.cancel()
 
     def _release(self) -> None:

@@ -34,7 +34,7 @@ from .verbs import REVIVING
 log = logging.getLogger(__name__)
 
 
-class Command(NamedTuple):
+class BranchCommand(NamedTuple):
     """A verb on its way to the engine thread."""
 
     verb: str
@@ -204,7 +204,7 @@ class Branch:
         self._post("set_prompt", prompt)
 
     def _post(self, verb: str, *args: Any) -> None:
-        self.generation.post(Command(verb, self.generation, self.index, args))
+        self.generation.post(BranchCommand(verb, self.generation, self.index, args))
 
 
 BEYOND_THE_END = 12
@@ -216,7 +216,7 @@ Listener = Callable[[], None]
 class Generation:
     """A submitted request: its branches, and everything that happened to them in order."""
 
-    def __init__(self, number: int, request: Request, post: Callable[[Command], None]) -> None:
+    def __init__(self, number: int, request: Request, post: Callable[[BranchCommand], None]) -> None:
         self.number = number
         self.request = request
         self.post = post
@@ -302,7 +302,7 @@ class Generation:
 
     def cancel(self) -> None:
         """Stop every branch, keep the text."""
-        self.post(Command("cancel", self))
+        self.post(BranchCommand("cancel", self))
 
     def add_branch(
         self, n: int = 1, sampling: Sampling | tuple[Sampling, ...] | None = None,
@@ -314,7 +314,7 @@ class Generation:
         ``sampling`` and ``stop`` are one for all of them, or a tuple of one for each. With ``begin`` they
         begin with these tokens, followed by none of ``without``.
         """
-        self.post(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
+        self.post(BranchCommand("add_branch", self, -1, (n, sampling, stop, begin, without)))
 
     def promote(self, priority: Priority = Priority.NORMAL) -> None:
         """Raise the priority of a request, a prefetch for example. Its text stays.
@@ -327,9 +327,9 @@ class Generation:
             raise InvalidRequest(
                 "priority", f"{priority.name} is no promotion from {self.request.priority.name}"
             )
-        self.post(Command("promote", self, -1, (priority,)))
+        self.post(BranchCommand("promote", self, -1, (priority,)))
 
-    def expect(self, command: Command) -> None:
+    def expect(self, command: BranchCommand) -> None:
         """Note that a verb is under way, after which a request that was done may not be."""
         if command.verb in REVIVING:
             with self._changed:
@@ -338,7 +338,7 @@ class Generation:
 
     # ---- write, engine thread only
 
-    def arrived(self, command: Command) -> None:
+    def arrived(self, command: BranchCommand) -> None:
         """A verb was carried out; what comes of it is published next."""
         if command.verb in REVIVING:
             with self._changed:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from .active import ActiveBranch, ActiveRequest
 from .cache import Cache
 from .sampling_loop import SamplingLoop
-from .tree import Node
+from .tree import TokenNode
 from .types import BranchState, EngineError, FinishReason, Priority
 
 TURN_TOKENS = 8
@@ -34,7 +34,7 @@ REST_SECONDS = 0.25
 """Seconds without other work before background and idle work begins: the next of several requests in a row
 comes sooner, and a copy, or a step on a device, is not broken off."""
 
-Step: TypeAlias = "tuple[Node, int]"
+Step: TypeAlias = "tuple[TokenNode, int]"
 """A node and the token that is evaluated after it."""
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from .active import ActiveBranch
 from .cache import Cache
-from .commands import Call, Commands
-from .generation import Command
+from .commands import Commands, FunctionCall
+from .generation import BranchCommand
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .queue import SHORT_PROMPT, Queue
@@ -23,7 +23,7 @@ from .sampling_loop import SamplingLoop
 from .sampling_pool import SamplingPool
 from .sizing import sampling_cores
 from .threads import Threads
-from .tree import Demand, Node
+from .tree import Demand, TokenNode
 from .types import EngineClosed, EngineError, EngineOptions, FinishReason, NativeError, Priority
 from .verbs import INTERRUPTING, STARTING
 
@@ -112,7 +112,7 @@ class Scheduler:
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
         self._threads_now = 0
-        self.inbox: deque[Command | Call] = deque()
+        self.inbox: deque[BranchCommand | FunctionCall] = deque()
         self.counters = Counters()
         self._in_flight: Plan | None = None  # what is decoded now
         self.overlaps = False  # whether decodes return before they are computed
@@ -218,7 +218,9 @@ class Scheduler:
         if writing:
             seqs, tokens = [d.seq for d in writing], [d.last_token for d in writing]
             batch.add_rows(tokens, [tips[seq].end for seq in seqs], seqs)
-        under_way = {(tips[d.seq], d.last_token) for d in writing} if reading else set[tuple[Node, int]]()
+        under_way = (
+            {(tips[d.seq], d.last_token) for d in writing} if reading else set[tuple[TokenNode, int]]()
+        )
         portions: list[Portion] = []
         outputs = self.context.max_outputs - len(writing)
         room = min(chunk, self.context.max_rows - len(writing))
@@ -300,7 +302,10 @@ class Scheduler:
         That is so for background work when other work comes, and for a single request that is cancelled, or
         of which a branch is to end or begins anew while it reads its prompt.
         """
-        plan, commands = self._in_flight, [item for item in list(self.inbox) if isinstance(item, Command)]
+        plan, commands = (
+            self._in_flight,
+            [item for item in list(self.inbox) if isinstance(item, BranchCommand)],
+        )
         if plan is None or not commands:
             return False
         requests = {d.request.generation for d in plan.demands if isinstance(d, ActiveBranch)}

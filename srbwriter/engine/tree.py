@@ -52,7 +52,7 @@ class Demand:
         return False
 
 
-class State:
+class NodeState:
     """The state of the tokens at positions [start, end) of a path, in host memory.
 
     ``users`` counts the nodes that it belongs to: when a node is split, both halves keep it and either may go
@@ -74,7 +74,7 @@ class State:
         return int(self.data.size)
 
 
-class Node:
+class TokenNode:
     """A run of tokens. ``end`` is the position after its last token.
 
     ``written`` says that they were evaluated one at a time: the cells of branches written together alternate.
@@ -84,13 +84,13 @@ class Node:
         "children", "end", "last_used", "logits", "salt", "parent", "seqs", "state", "tokens", "written",
     )  # fmt: skip
 
-    def __init__(self, parent: Node | None, tokens: list[int], end: int, written: bool = False) -> None:
+    def __init__(self, parent: TokenNode | None, tokens: list[int], end: int, written: bool = False) -> None:
         self.parent = parent
         self.tokens, self.end, self.written = tokens, end, written
         self.salt: str = "" if parent is None else parent.salt
-        self.children: dict[int, Node] = {}  # by their first tokens
+        self.children: dict[int, TokenNode] = {}  # by their first tokens
         self.seqs: set[int] = set()  # sequences that hold these cells
-        self.state: State | None = None
+        self.state: NodeState | None = None
         self.logits: Any = None  # after the last token, if they are stored
         self.last_used = 0  # 0: by background work only
 
@@ -98,7 +98,7 @@ class Node:
     def start(self) -> int:
         return self.end - len(self.tokens)
 
-    def path_up(self) -> Iterator[Node]:
+    def path_up(self) -> Iterator[TokenNode]:
         """Yield this node and its ancestors but the root; a node may be split once it has been yielded."""
         node = self
         while (above := node.parent) is not None:
@@ -129,28 +129,28 @@ class TokenTree:
 
     def __init__(self, rows: int = 64, whole: bool = False) -> None:
         self.whole = whole
-        self._roots: dict[str, Node] = {}
+        self._roots: dict[str, TokenNode] = {}
         self.cells = 0  # sum of the resident runs
         self.stored_bytes = 0
-        self.tip: dict[int, Node] = {}
-        self._rows: OrderedDict[Node, None] = OrderedDict()  # nodes with stored logits, oldest first
+        self.tip: dict[int, TokenNode] = {}
+        self._rows: OrderedDict[TokenNode, None] = OrderedDict()  # nodes with stored logits, oldest first
         self._most_rows = rows
         self._clock = 0
-        self._matched: tuple[Sequence[int], int, str, Node, int] | None = None  # the last match
+        self._matched: tuple[Sequence[int], int, str, TokenNode, int] | None = None  # the last match
 
     # ---- looking up
 
-    def root(self, salt: str = "") -> Node:
+    def root(self, salt: str = "") -> TokenNode:
         """Return the start of all paths of a salt."""
         root = self._roots.get(salt)
         if root is None:
             if len(self._roots) > _EMPTY_ROOTS:
                 self._roots = {n: root for n, root in self._roots.items() if root.seqs or root.children}
-            root = self._roots[salt] = Node(None, [], 0)
+            root = self._roots[salt] = TokenNode(None, [], 0)
             root.salt = salt
         return root
 
-    def match(self, ids: Sequence[int], salt: str = "") -> tuple[Node, int]:
+    def match(self, ids: Sequence[int], salt: str = "") -> tuple[TokenNode, int]:
         """Return the node in which the longest held prefix of ``ids`` ends, and the length of the prefix.
 
         The last answer is kept until nodes change: all branches at a prompt of 8000 tokens ask for it,
@@ -159,7 +159,7 @@ class TokenTree:
         last = self._matched
         if last is not None and last[0] is ids and last[1] == len(ids) and last[2] == salt:
             return last[3], last[4]
-        node: Node = self.root(salt)
+        node: TokenNode = self.root(salt)
         held, length, position = node, 0, 0
         while position < len(ids) and (child := node.children.get(ids[position])) is not None:
             offset = common_prefix(child.tokens, ids, position, len(ids))
@@ -171,7 +171,7 @@ class TokenTree:
         self._matched = ids, len(ids), salt, held, length
         return held, length
 
-    def resumable(self, ids: Sequence[int], salt: str, most: int) -> Node:
+    def resumable(self, ids: Sequence[int], salt: str, most: int) -> TokenNode:
         """Return the last node on the path of ``ids`` from which a sequence can be resumed.
 
         It ends at position ``most`` at the latest; a node is split for that.
@@ -188,7 +188,7 @@ class TokenTree:
             node = node.parent
         return self.split(node, end - node.start)
 
-    def holders(self, node: Node) -> list[int]:
+    def holders(self, node: TokenNode) -> list[int]:
         """Return the sequences from which another can be forked at the end of ``node``."""
         return [seq for seq in node.seqs if not self.whole or self.tip[seq] is node]
 
@@ -200,7 +200,7 @@ class TokenTree:
         self._rows.move_to_end(node)
         return node.logits
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[TokenNode]:
         """Yield all nodes but the roots, each after its ancestors."""
         for root in self._roots.values():
             yield from _below(root)
@@ -224,7 +224,9 @@ class TokenTree:
                     node.tokens += tokens
                     node.end += len(tokens)
                 else:
-                    child = node.children[tokens[0]] = Node(node, [*tokens], node.end + len(tokens), written)
+                    child = node.children[tokens[0]] = TokenNode(
+                        node, [*tokens], node.end + len(tokens), written
+                    )
                     self._move_down(seq, child)
                 break
             length = common_prefix(child.tokens, tokens, 0, len(tokens))
@@ -238,10 +240,10 @@ class TokenTree:
             node, tokens = child, tokens[length:]
         return merges
 
-    def attach_sequence(self, seq: int, node: Node) -> None:
+    def attach_sequence(self, seq: int, node: TokenNode) -> None:
         """Record that ``seq``, a new sequence or one that ended above ``node``, ends there."""
         self.tip[seq] = node
-        above: Node | None = node
+        above: TokenNode | None = node
         while above is not None and seq not in above.seqs:
             if not above.seqs and above.parent is not None:
                 self.cells += len(above.tokens)
@@ -250,13 +252,13 @@ class TokenTree:
             above.seqs.add(seq)
             above = above.parent
 
-    def split(self, node: Node, offset: int) -> Node:
+    def split(self, node: TokenNode, offset: int) -> TokenNode:
         """Split ``node`` after ``offset`` tokens; return the node that ends there."""
         parent = node.parent
         if parent is None or offset >= len(node.tokens):
             return node
         self._matched = None
-        upper = Node(parent, node.tokens[:offset], node.start + offset, node.written)
+        upper = TokenNode(parent, node.tokens[:offset], node.start + offset, node.written)
         upper.seqs = set(node.seqs)
         upper.last_used = node.last_used
         if not self.whole:
@@ -278,7 +280,7 @@ class TokenTree:
         if len(self._rows) > self._most_rows:
             self._rows.popitem(last=False)[0].logits = None
 
-    def mark_used(self, node: Node | None) -> None:
+    def mark_used(self, node: TokenNode | None) -> None:
         """Mark the path to ``node`` as just used."""
         self._clock += 1
         while node is not None:
@@ -314,7 +316,7 @@ class TokenTree:
 
     # ---- stored states
 
-    def set_state(self, node: Node, state: State | None) -> None:
+    def set_state(self, node: TokenNode, state: NodeState | None) -> None:
         """Let ``state`` be the stored state of ``node``; None for a node that is not stored."""
         self._matched = None
         old, node.state = node.state, state
@@ -325,7 +327,7 @@ class TokenTree:
             old.users -= 1
             self.stored_bytes -= 0 if old.users else old.size
 
-    def add_state(self, ids: Sequence[int], state: State, salt: str = "") -> None:
+    def add_state(self, ids: Sequence[int], state: NodeState, salt: str = "") -> None:
         """Let ``state`` be that of the end of ``ids``, unless that is held or what comes before is not."""
         node, length = self.match(ids, salt)
         if self.whole:
@@ -338,14 +340,14 @@ class TokenTree:
         while node.end < len(ids):
             child = node.children.get(ids[node.end])
             if child is None:
-                child = node.children[ids[node.end]] = Node(node, list(ids[node.end :]), len(ids))
+                child = node.children[ids[node.end]] = TokenNode(node, list(ids[node.end :]), len(ids))
             else:  # with a memory of whole states, which may miss those between
                 child = self.split(child, common_prefix(child.tokens, ids, node.end, len(ids)))
             node = child
         self.set_state(node, state)
         self.mark_used(node)
 
-    def drop_state(self, node: Node) -> None:
+    def drop_state(self, node: TokenNode) -> None:
         """Forget the stored state of ``node``; the node goes if no sequence holds it."""
         self.set_state(node, None)
         if not node.seqs:
@@ -355,7 +357,7 @@ class TokenTree:
 
     def count_idle_cells(self, idle: set[int]) -> int:
         """Return how many cells only sequences of ``idle`` hold."""
-        seen: set[Node] = set()
+        seen: set[TokenNode] = set()
         for seq, node in self.tip.items():  # few sequences run, and most of them share most of their path
             if seq not in idle:
                 while node not in seen and node.parent is not None:
@@ -365,18 +367,18 @@ class TokenTree:
 
     # ---- inside
 
-    def _move_down(self, seq: int, child: Node) -> None:
+    def _move_down(self, seq: int, child: TokenNode) -> None:
         child.seqs.add(seq)
         self.tip[seq] = child
 
-    def _remove_from(self, node: Node, seq: int) -> None:
+    def _remove_from(self, node: TokenNode, seq: int) -> None:
         node.seqs.discard(seq)
         if not node.seqs:
             self.cells -= len(node.tokens)
             if node.state is None:
                 self._lose(node)
 
-    def _lose(self, node: Node) -> None:
+    def _lose(self, node: TokenNode) -> None:
         """Forget a node that is neither resident nor stored.
 
         What is stored below it goes too, as it can no longer be reached, unless it is a whole state.
@@ -393,13 +395,13 @@ class TokenTree:
                 del parent.children[node.tokens[0]]
             node = parent
 
-    def _forget_logits(self, node: Node) -> None:
+    def _forget_logits(self, node: TokenNode) -> None:
         if node.logits is not None:
             node.logits = None
             self._rows.pop(node, None)
 
 
-def _below(node: Node) -> Iterator[Node]:
+def _below(node: TokenNode) -> Iterator[TokenNode]:
     stack = list(node.children.values())
     while stack:
         child = stack.pop()

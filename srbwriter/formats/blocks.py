@@ -110,7 +110,7 @@ def read_blocks(blocks: Iterable[Block], title: str = "", author: str = "") -> S
 # -- to a book ----------------------------------------------------------------------------------------
 
 
-class Chapter(NamedTuple):
+class BookChapter(NamedTuple):
     """The part of a book that begins with a heading, which may be missing, and its footnotes by label."""
 
     title: str
@@ -144,15 +144,15 @@ def blocks_of(text: str) -> Iterator[Block]:
                 held.append(line)
 
 
-def chapters(draft: StoryDraft) -> list[Chapter]:
+def chapters(draft: StoryDraft) -> list[BookChapter]:
     """Return the path's blocks cut at headings of the highest level that occurs more than once, or at all."""
     blocks = list(blocks_of(draft.text))
     levels = sorted(block.level for block in blocks if block.kind == "heading")
     cut = next((level for level in levels if levels.count(level) > 1), levels[0] if levels else 0)
-    found = [Chapter("", [], {})]
+    found = [BookChapter("", [], {})]
     for block in blocks:
         if block.kind == "heading" and block.level <= cut:
-            found.append(Chapter(block.text, [], {}))
+            found.append(BookChapter(block.text, [], {}))
         found[-1].blocks.append(block)
     for chapter in found:
         said = " ".join(block.text for block in chapter.blocks if block.kind != "note")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from html import escape
 
-from srbwriter.formats.blocks import NOTE, Chapter, chapters, plain_title
+from srbwriter.formats.blocks import NOTE, BookChapter, chapters, plain_title
 from srbwriter.formats.inline import Inline, inlines
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
@@ -245,7 +245,7 @@ def write_epub(draft: StoryDraft) -> bytes:
     return _archive(archive)
 
 
-def _nav_entry(file: str, part: Chapter, title: str) -> str:
+def _nav_entry(file: str, part: BookChapter, title: str) -> str:
     """Return a chapter's line in the table of contents, with its sections below it."""
     below = "".join(
         f'<li><a href="{file}#s{place}">{_xml(plain_title(block.text))}</a></li>\n'
@@ -256,7 +256,7 @@ def _nav_entry(file: str, part: Chapter, title: str) -> str:
     return f'<li><a href="{file}">{name}</a>{f"<ol>{below}</ol>" if below else ""}</li>\n'
 
 
-def _page(part: Chapter, title: str, language: str) -> str:
+def _page(part: BookChapter, title: str, language: str) -> str:
     body = ['<section epub:type="chapter">']
     notes: list[str] = []
 

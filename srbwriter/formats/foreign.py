@@ -19,7 +19,7 @@ from srbwriter.story.model import (
     JsonObject,
     JsonValue,
     NodeId,
-    Settings,
+    StorySettings,
     as_list,
     as_object,
 )
@@ -59,7 +59,7 @@ def read_loom(document: Document) -> StoryDraft:
         node.tags = (tag for tag in tags if tag != "bookmark")
         for place in (fields.inner("frame"), *([whole] if fields is top else [])):
             if memory := place.inner("generation_settings").text("global_context"):
-                node.settings = Settings(memory=memory)
+                node.settings = StorySettings(memory=memory)
         made[fields.ident("id")] = node
         leaf = leaf or (None if children else node)
         stack += [(child, node) for child in reversed(children)]
@@ -88,7 +88,7 @@ def read_mikupad(document: Document) -> StoryDraft:
     for typed, group in groupby(session.objects("prompt"), lambda chunk: chunk.raw("type") == "user"):
         if text := "".join(chunk.text("content") for chunk in group):
             end = grower.add(end, text, "writer" if typed else "model")
-    settings = Settings()
+    settings = StorySettings()
     for key, name in (("memoryTokens", "memory"), ("authorNoteTokens", "author_note")):
         part = session.inner(key)
         if text := part.text("text"):
@@ -197,7 +197,7 @@ def read_tavern_chat(document: Document) -> StoryDraft:
     draft.byline = titles[1] or next((name for name, is_user in names.items() if name and is_user), "")
     about = head.inner("chat_metadata")
     note, depth = about.text("note_prompt") or None, about.integer("note_depth")
-    draft.root.settings = Settings(author_note=note, author_note_depth=depth)
+    draft.root.settings = StorySettings(author_note=note, author_note_depth=depth)
     return draft
 
 

@@ -12,7 +12,7 @@ from datetime import date
 from srbwriter.formats.draft import Fields
 from srbwriter.formats.opening import Document, FormatError
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.model import ROOT, JsonObject, Settings, Span, State, as_list, as_object
+from srbwriter.story.model import ROOT, JsonObject, Span, State, StorySettings, as_list, as_object
 from srbwriter.story.node import Node
 from srbwriter.story.spans import fit, text_of, tidy
 from srbwriter.story.upgrade import place_headings
@@ -83,7 +83,7 @@ def _read_node(fields: JsonObject, number: int, parent: int | None) -> Node:
     node.state = State.BINNED if marks.get("deleted") and parent is not None else State.LIVING
     node.tags = Fields(marks).tags()
     if settings := fields.get("settings"):
-        node.settings = msgspec.convert(settings, Settings)
+        node.settings = msgspec.convert(settings, StorySettings)
     if runs := as_list(fields.get("runs")):
         names = {"tokens": "ids", "vocabulary": "vocab"}
         runs = [{names.get(key, key): value for key, value in as_object(run).items()} for run in runs]

@@ -6,7 +6,14 @@ story or a face. ``pull`` is imported by name, since it loads an HTTP client.
 
 from __future__ import annotations
 
-from srbwriter.models.files import Cancelled, DownloadError, Header, ModelsError, is_model, read_header
+from srbwriter.models.files import (
+    DownloadCancelled,
+    DownloadError,
+    Header,
+    ModelsError,
+    is_model,
+    read_header,
+)
 from srbwriter.models.fit import Need, free_memory, memory, need, size_words
 from srbwriter.models.local import LocalModel, find, local_models, look_at
 from srbwriter.models.recommended import (
@@ -19,7 +26,7 @@ from srbwriter.models.recommended import (
 )
 
 __all__ = [
-    "Cancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
+    "DownloadCancelled", "DownloadError", "Header", "LocalModel", "Machine", "ModelsError", "Need",
     "RecommendedModel", "RecommendedModels", "Suitability", "find", "free_memory", "is_model",
     "local_models", "look_at", "memory", "need", "read_header", "read_recommended",
     "recommend", "size_words",

@@ -29,7 +29,7 @@ class DownloadError(ModelsError):
     """A download failed. The part that arrived is kept if the download can be resumed."""
 
 
-class Cancelled(DownloadError):
+class DownloadCancelled(DownloadError):
     """Someone cancelled the download. What has arrived is kept."""
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from srbwriter.engine.types import EngineError, NoModel, Request
 from srbwriter.story import ROOT, StoryError
-from srbwriter.story.model import Settings, as_list
+from srbwriter.story.model import StorySettings, as_list
 
 from . import naming, outlining
 from .describing import whole_sentences
@@ -170,7 +170,7 @@ class Book(Instrument):
         """Keep ``outline``, a line for each chapter: see :mod:`srbwriter.session.outlining`."""
         self._put_settings(lambda own: replace(own, outline=outline.strip() or None))
 
-    def _put_settings(self, change: Callable[[Settings], Settings]) -> None:
+    def _put_settings(self, change: Callable[[StorySettings], StorySettings]) -> None:
         story = self._session.story
         self._session.together(lambda: story.put_settings(ROOT, change(story.own_settings(ROOT))))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
-from srbwriter.story.model import Settings, Span, Template
+from srbwriter.story.model import Span, StorySettings, Template
 from srbwriter.story.outline import outline
 
 from .outlining import note_for
@@ -179,7 +179,7 @@ class ChatFrame:
         return (parts[2], _begin_prose(parts[3])) if len(parts) == 4 else None
 
     def segments_of_wish(
-        self, wish: str, settings: Settings, tokenizer: Tokenizer, passage: str = "", after: str = ""
+        self, wish: str, settings: StorySettings, tokenizer: Tokenizer, passage: str = "", after: str = ""
     ) -> tuple[Segment, ...]:
         """Return ``wish`` as a user's turn, or as a note where the model's chat template frames no turn.
 
@@ -197,7 +197,7 @@ class ChatFrame:
         asked = REWRITE.format(wish=wish, passage=passage) if passage else WISH.format(wish=wish)
         return segment("template", turn[0]), segment("wish", asked), segment("template", turn[1])
 
-    def apply(self, settings: Settings) -> Settings:
+    def apply(self, settings: StorySettings) -> StorySettings:
         """Return ``settings`` with the template and the request that frame the story, or without a template.
 
         A template that the story names itself goes before the model's.
@@ -209,7 +209,7 @@ class ChatFrame:
         usual = REQUEST if settings.template is None else template.request
         return replace(settings, template=replace(template, request=settings.request or usual))
 
-    def describe(self, settings: Settings) -> str:
+    def describe(self, settings: StorySettings) -> str:
         """Whether a request frames the story, and why not, in a sentence."""
         if settings.framed is False:
             return "The frame is off for this story: the model continues the text alone."
@@ -253,7 +253,7 @@ class Prompter:
             self._layouts[saved["node"]] = {key: (at[0], at[1]) for key, at in places if isinstance(at, list)}
 
     def assemble(
-        self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None,
+        self, node: NodeId, settings: StorySettings, stop: Stop, at: int | None = None,
         wish: str = "", passage: str = "", after: str = "",
     ) -> Assembly:  # fmt: skip
         """Assemble the prompt at ``node``, or after its first ``at`` characters, with ``wish`` near its end.
@@ -289,7 +289,7 @@ class Prompter:
         shown = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
         return max(0, self.story.chars(node) - behind - shown)
 
-    def _note_of_outline(self, node: NodeId, settings: Settings) -> str:
+    def _note_of_outline(self, node: NodeId, settings: StorySettings) -> str:
         """Return the lines of the outline that are read at ``node``."""
         if not settings.outline:
             return ""

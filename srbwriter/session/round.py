@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from srbwriter.engine.generation import Branch, Buffer, Command, Generation
+from srbwriter.engine.generation import Branch, BranchCommand, Buffer, Generation
 from srbwriter.engine.types import BranchState, Done, FinishReason, InvalidRequest, Request, Sampling, Stop
 from srbwriter.story import ROOT, Node, NodeId, State, Story
 
@@ -236,7 +236,7 @@ def _parts(story: Story, node: Node) -> list[Node]:
     return nodes
 
 
-def _refuse(command: Command) -> None:
+def _refuse(command: BranchCommand) -> None:
     """Refuse all steering but ending: no engine has these branches."""
     if command.verb not in ("cancel", "stop"):
         raise InvalidRequest("branch", "there is no model that could go on with it")

@@ -15,9 +15,9 @@ from srbwriter.story.model import (
     ReadOnly,
     Refused,
     SecondFile,
-    Settings,
     State,
     StoryError,
+    StorySettings,
     TokenSizes,
 )
 from srbwriter.story.node import Node
@@ -37,7 +37,7 @@ __all__ = [
     "ReadOnly",
     "Refused",
     "SecondFile",
-    "Settings",
+    "StorySettings",
     "State",
     "Story",
     "StoryError",

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import regex
 
 from srbwriter.story.lore import scan
-from srbwriter.story.model import LoreEntry, Settings, Span, Template
+from srbwriter.story.model import LoreEntry, Span, StorySettings, Template
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
 """The kind of a part of the prompt."""
@@ -150,7 +150,7 @@ class _Movable(NamedTuple):
 
 def assemble(
     path: Iterable[tuple[str, Sequence[Span]]],
-    settings: Settings,
+    settings: StorySettings,
     tokenizer: Tokenizer,
     window: Window,
     layout: Layout | None = None,

@@ -109,7 +109,7 @@ class Template:
 
 
 @dataclass(slots=True)
-class Settings:
+class StorySettings:
     """Settings of a node for its subtree; ``None`` (or an empty list or mapping) is unset.
 
     ``sampling`` holds sampling parameters by their own names; nearer nodes win key by key.
@@ -133,7 +133,7 @@ class Settings:
     """Whether the model's chat template frames the story; None for yes with instruction models only."""
     sampling: JsonObject = field(default_factory=dict[str, JsonValue])
 
-    def inherit(self, above: Settings) -> Settings:
+    def inherit(self, above: StorySettings) -> StorySettings:
         """Return these settings, with unset ones from ``above`` (the parent's effective settings)."""
         values = {
             each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None
@@ -144,13 +144,13 @@ class Settings:
         return replace(above, **values)
 
 
-def settings_json(settings: Settings) -> JsonObject | None:
+def settings_json(settings: StorySettings) -> JsonObject | None:
     """Return the set fields of ``settings`` as JSON; None if there are none."""
     values = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
     return values or None
 
 
-def settings_from(values: JsonObject | None) -> Settings:
+def settings_from(values: JsonObject | None) -> StorySettings:
     """The inverse of :func:`settings_json`."""
     values = deepcopy(values or {})
     lore = cast(list[dict[str, Any]], values.get("lore", []))
@@ -158,7 +158,7 @@ def settings_from(values: JsonObject | None) -> Settings:
     values["lore"] = [LoreEntry(**{k: v for k, v in entry.items() if k in known}) for entry in lore]
     if values.get("template"):
         values["template"] = Template(**values["template"])
-    return Settings(**values)
+    return StorySettings(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from srbwriter.story.model import (
     JsonObject,
     JsonValue,
     NodeId,
-    Settings,
+    StorySettings,
     as_list,
     settings_from,
     settings_json,
@@ -73,12 +73,12 @@ class Node:
         self.labels = "\n".join(tags)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> StorySettings:
         """A copy of the settings that were set here."""
         return settings_from(self.own_settings)
 
     @settings.setter
-    def settings(self, settings: Settings) -> None:
+    def settings(self, settings: StorySettings) -> None:
         self.own_settings = settings_json(settings)
 
     @property

@@ -28,9 +28,9 @@ from srbwriter.story.model import (
     NodeId,
     Refused,
     SecondFile,
-    Settings,
     Span,
     State,
+    StorySettings,
     as_object,
     settings_json,
 )
@@ -200,7 +200,7 @@ class Story(TextTree):
         with self.together():
             self.put(f"local-{key}" if local else f"x-{key}", json.loads(json.dumps(value)))
 
-    def put_settings(self, node: NodeId, settings: Settings) -> None:
+    def put_settings(self, node: NodeId, settings: StorySettings) -> None:
         """Set the settings of ``node``, which its descendants inherit. Not an action of the text."""
         with self.together():
             self.set(self.check_living(node), own_settings=settings_json(settings))

@@ -26,9 +26,9 @@ from srbwriter.story.model import (
     Progress,
     ReadOnly,
     Refused,
-    Settings,
     State,
     StoryError,
+    StorySettings,
     TokenSizes,
 )
 from srbwriter.story.node import Node, unpacked
@@ -514,13 +514,13 @@ class Tree:
         """Return the spans of the first ``at`` characters of ``node``."""
         return cut(self.node(node).spans, at, self.token_sizes)[0]
 
-    def own_settings(self, node: NodeId) -> Settings:
+    def own_settings(self, node: NodeId) -> StorySettings:
         """Return the settings on ``node`` itself."""
         return self.node(node).settings
 
-    def settings(self, node: NodeId) -> Settings:
+    def settings(self, node: NodeId) -> StorySettings:
         """Return the settings in force at ``node``: its own over those of its ancestors."""
-        total = Settings()
+        total = StorySettings()
         for above in [*self.upward(node)][::-1]:
             if above.own_settings:
                 total = above.settings.inherit(total)

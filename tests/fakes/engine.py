@@ -17,7 +17,7 @@ from srbwriter.engine.branch import ActiveBranch, Ending
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.chat import render
 from srbwriter.engine.checks import Checks
-from srbwriter.engine.generation import Branch, Command, Generation
+from srbwriter.engine.generation import Branch, BranchCommand, Generation
 from srbwriter.engine.infill import NO_MARKS
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.text import Pieces
@@ -105,7 +105,7 @@ class FakeEngine(WithoutCache):
         self._writers: dict[tuple[int, int], ActiveBranch] = {}
         self._scripts: dict[tuple[int, int], list[int]] = {}
         self._tokenized: dict[str, list[int]] = {}
-        self._commands: list[Command] = []
+        self._commands: list[BranchCommand] = []
         self._wake = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, daemon=True)
@@ -129,7 +129,7 @@ class FakeEngine(WithoutCache):
             self._add_branch(generation, index)
         with self._wake:  # nobody writes before it has been submitted
             self.generations.append(generation)
-            self._post(Command("submit", generation))
+            self._post(BranchCommand("submit", generation))
         return generation
 
     def stats(self) -> EngineStats:
@@ -260,7 +260,7 @@ class FakeEngine(WithoutCache):
         with self._wake:
             self._wake.notify_all()
 
-    def _post(self, command: Command) -> None:
+    def _post(self, command: BranchCommand) -> None:
         command.generation.expect(command)
         with self._wake:
             self._commands.append(command)
@@ -300,7 +300,7 @@ class FakeEngine(WithoutCache):
         held = self.hold is not None and len(branch.ids) >= self.hold and not self._released.is_set()
         return branch.state is BranchState.WRITING and not held
 
-    def _obey(self, command: Command) -> list[Event]:
+    def _obey(self, command: BranchCommand) -> list[Event]:
         generation = command.generation
         if command.verb == "submit":
             generation.prompt_done = len(generation.prompt_ids)
@@ -345,7 +345,7 @@ class FakeEngine(WithoutCache):
         generation.branches.append(branch)
         self._begin(branch)
 
-    def _verb(self, branch: Branch, command: Command) -> list[Event]:
+    def _verb(self, branch: Branch, command: BranchCommand) -> list[Event]:
         match command.verb:
             case "stop" if branch.live:
                 return self._finish(branch, FinishReason.STOPPED)

@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import replace
 
-from srbwriter.engine.generation import Branch, Buffer, Command, Generation
+from srbwriter.engine.generation import Branch, BranchCommand, Buffer, Generation
 from srbwriter.engine.types import (
     Added,
     BranchState,
@@ -63,7 +63,7 @@ class WordEngine:
         self._random[generation.number, index] = random.Random(branch.seed)
         return branch
 
-    def post(self, command: Command) -> None:
+    def post(self, command: BranchCommand) -> None:
         with self.lock:
             events = getattr(self, f"_do_{command.verb}")(command)
             if all(not branch.live for branch in command.generation.branches):
@@ -109,17 +109,17 @@ class WordEngine:
         branch.state, branch.finish_reason = BranchState.WRITING, None
         return [Cut(branch.index, len(text), tokens), StateChanged(branch.index, branch.state)]
 
-    def _branch(self, command: Command) -> Branch:
+    def _branch(self, command: BranchCommand) -> Branch:
         return command.generation.branches[command.branch]
 
-    def _do_stop(self, command: Command) -> list[Event]:
+    def _do_stop(self, command: BranchCommand) -> list[Event]:
         branch = self._branch(command)
         return self._end(branch, FinishReason.STOPPED) if branch.live else []
 
-    def _do_kill(self, command: Command) -> list[Event]:
+    def _do_kill(self, command: BranchCommand) -> list[Event]:
         return self._end(self._branch(command), FinishReason.KILLED)
 
-    def _do_cancel(self, command: Command) -> list[Event]:
+    def _do_cancel(self, command: BranchCommand) -> list[Event]:
         return [
             event
             for branch in command.generation.branches
@@ -127,47 +127,47 @@ class WordEngine:
             for event in self._end(branch, FinishReason.STOPPED)
         ]
 
-    def _do_reroll(self, command: Command) -> list[Event]:
+    def _do_reroll(self, command: BranchCommand) -> list[Event]:
         branch = self._branch(command)
         branch.seed += 100_000
         branch.started_at = 0.0
         self._random[command.generation.number, branch.index] = random.Random(branch.seed)
         return self._cut(branch, "", 0)
 
-    def _do_extend(self, command: Command) -> list[Event]:
+    def _do_extend(self, command: BranchCommand) -> list[Event]:
         branch = self._branch(command)
         limit = branch.stop_rule.max_tokens
         branch.stop_rule = replace(branch.stop_rule, max_tokens=None if limit is None else 2 * limit)
         branch.state, branch.finish_reason = BranchState.WRITING, None
         return [StateChanged(branch.index, branch.state)]
 
-    def _do_pause(self, command: Command) -> list[Event]:
+    def _do_pause(self, command: BranchCommand) -> list[Event]:
         branch = self._branch(command)
         branch.state = BranchState.PAUSED
         return [StateChanged(branch.index, branch.state)]
 
-    def _do_resume(self, command: Command) -> list[Event]:
+    def _do_resume(self, command: BranchCommand) -> list[Event]:
         branch = self._branch(command)
         branch.state = BranchState.WRITING
         return [StateChanged(branch.index, branch.state)]
 
-    def _do_rewind(self, command: Command) -> list[Event]:
+    def _do_rewind(self, command: BranchCommand) -> list[Event]:
         branch = self._branch(command)
         kept = branch.text.rstrip(" .")
         kept = kept[: kept.rfind(".") + 1]
         return self._cut(branch, kept, len(kept) // 4)
 
-    def _do_append(self, command: Command) -> list[Event]:
+    def _do_append(self, command: BranchCommand) -> list[Event]:
         branch = self._branch(command)
         branch.state = BranchState.WRITING
         return self._write(branch, command.args[0])
 
-    def _do_change(self, command: Command) -> list[Event]:
+    def _do_change(self, command: BranchCommand) -> list[Event]:
         branch, (sampling, stop) = self._branch(command), command.args
         branch.sampling, branch.stop_rule = sampling or branch.sampling, stop or branch.stop_rule
         return []
 
-    def _do_add_branch(self, command: Command) -> list[Event]:
+    def _do_add_branch(self, command: BranchCommand) -> list[Event]:
         n, sampling, _ = command.args
         return [Added(self._add(command.generation, sampling).index) for _ in range(n)]
 

@@ -11,7 +11,7 @@ import pytest
 from srbwriter import formats
 from srbwriter.formats import FormatError
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.model import LoreEntry, Progress, Settings, Span, State, Template
+from srbwriter.story.model import LoreEntry, Progress, Span, State, StorySettings, Template
 from srbwriter.story.node import Node
 from tests.formats.files import changed, read_json, without
 
@@ -25,9 +25,9 @@ NODES = [
     ),
     Node(3, 1, 0, author="writer", text="夜 🌙\n"),
 ]  # fmt: skip
-NODES[0].settings = Settings(memory="A \\ sea.", lore=[LORE], template=Template("t", "<", "|", ">"))
+NODES[0].settings = StorySettings(memory="A \\ sea.", lore=[LORE], template=Template("t", "<", "|", ">"))
 NODES[1].spans = Span("One", "model", (5, 7), "v", (-0.5, None), " "), Span(" two", "writer")
-NODES[1].settings = Settings(author_note="grim", sampling={"top_k": 40})
+NODES[1].settings = StorySettings(author_note="grim", sampling={"top_k": 40})
 WHOLE = StoryDraft(
     {node.id: node for node in NODES}, 3, "Title", "Ada", "de",
     "12345678-1234-5678-1234-567812345678", {"view": {"a": 1}}, {"2024-05-06": Progress(3, 1.5)},

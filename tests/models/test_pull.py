@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from srbwriter import paths
-from srbwriter.models import Cancelled, DownloadError, ModelsError, pull
+from srbwriter.models import DownloadCancelled, DownloadError, ModelsError, pull
 from tests.fakes.hub import Hub
 from tests.models.gguf_files import gguf
 
@@ -67,9 +67,9 @@ def test_the_parts_of_a_split_model_come_together(novelist: Hub) -> None:
 def test_an_interrupted_download_goes_on_where_it_stopped(novelist: Hub) -> None:
     def stop(name: str, done: int, total: int) -> None:
         if done > 3_000:
-            raise Cancelled("stopped")
+            raise DownloadCancelled("stopped")
 
-    with pytest.raises(Cancelled):
+    with pytest.raises(DownloadCancelled):
         pull.fetch(f"{REPO}/{Q8}", stop)
     [part] = (paths.models_dir() / REPO).iterdir()
     kept = part.stat().st_size

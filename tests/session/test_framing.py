@@ -14,7 +14,7 @@ from srbwriter.engine.types import ModelInfo, Stop
 from srbwriter.session import Session
 from srbwriter.session.prompting import REQUEST, ChatFrame
 from srbwriter.story import ROOT, Story
-from srbwriter.story.model import LoreEntry, Settings, settings_from, settings_json
+from srbwriter.story.model import LoreEntry, StorySettings, settings_from, settings_json
 from tests.fakes.instruct_model import CHATML, make_instruct
 from tests.session.conftest import OPTIONS, ready, write_round
 
@@ -49,7 +49,7 @@ def test_the_end_of_an_answer_tells_what_the_model_was_tuned_for(
     template = CHATML.replace("<|im_end|>", closing)
     with_info(engine, monkeypatch, name="X Instruct", chat_template=template, metadata=metadata)
     assert ChatFrame(engine).instruct is answers
-    assert (ChatFrame(engine).apply(Settings()).template is not None) is answers
+    assert (ChatFrame(engine).apply(StorySettings()).template is not None) is answers
 
 
 def test_the_templates_own_words_about_an_assistant_are_left_out(
@@ -77,8 +77,8 @@ def test_a_model_without_a_chat_template_gets_no_frame(
 ) -> None:
     with_info(engine, monkeypatch, name="X Instruct", chat_template=None, metadata={})
     frame = ChatFrame(engine)
-    assert frame.apply(Settings(framed=True)).template is None
-    assert "no chat template" in frame.describe(Settings(framed=True))
+    assert frame.apply(StorySettings(framed=True)).template is None
+    assert "no chat template" in frame.describe(StorySettings(framed=True))
 
 
 def test_a_template_that_cannot_be_rendered_is_not_used(
@@ -86,8 +86,8 @@ def test_a_template_that_cannot_be_rendered_is_not_used(
 ) -> None:
     with_info(engine, monkeypatch, name="X Chat", chat_template="{{ raise_exception('no') }}", metadata={})
     frame = ChatFrame(engine)
-    assert frame.apply(Settings()).template is None
-    assert "cannot be used" in frame.describe(Settings())
+    assert frame.apply(StorySettings()).template is None
+    assert "cannot be used" in frame.describe(StorySettings())
 
 
 @pytest.mark.parametrize("ending", ["<think>\n", "<think>"])
@@ -101,7 +101,7 @@ def test_prose_does_not_begin_inside_the_models_thinking(
 
 
 def test_the_settings_of_a_frame_are_kept_and_older_settings_are_read() -> None:
-    own = Settings(request=ASKED, framed=False)
+    own = StorySettings(request=ASKED, framed=False)
     assert settings_from(settings_json(own)) == own
     old = settings_from(
         {"memory": "m", "template": {"name": "x", "before": "a", "between": "b", "after": ""}}

@@ -13,7 +13,7 @@ from srbwriter.story.context import (
     Window,
     assemble,
 )
-from srbwriter.story.model import LoreEntry, Settings, Span, Template
+from srbwriter.story.model import LoreEntry, Span, StorySettings, Template
 from tests.story.context_tokens import VOCABULARY, a_node, toy_tokenizer
 
 WIDE = Window(n_ctx=10_000, reserve=100)
@@ -29,12 +29,12 @@ def paragraphs(count: int, words: int = 8) -> str:
     return "".join(" ".join(f"w{p}x{w}" for w in range(words)) + ".\n" for p in range(count))
 
 
-def assemble_text(text: str, settings: Settings, window: Window = WIDE, **more: Layout) -> Assembly:
+def assemble_text(text: str, settings: StorySettings, window: Window = WIDE, **more: Layout) -> Assembly:
     return assemble([run("n", text)], settings, toy_tokenizer(), window, **more)
 
 
 def test_the_order_is_bos_template_memory_lore_story_template() -> None:
-    settings = Settings(
+    settings = StorySettings(
         memory="A quiet village.",
         lore=[LoreEntry("1", text="The mill is old.", constant=True)],
         template=Template(before="<|user|>", between="<|model|>", after="<|go|>"),
@@ -56,7 +56,7 @@ def test_the_order_is_bos_template_memory_lore_story_template() -> None:
 def test_only_the_template_may_name_special_tokens() -> None:
     plain = toy_tokenizer()
     tokenizer = Tokenizer(plain.tokenize, plain.pieces, VOCABULARY, lambda text: [900])
-    settings = Settings(memory="<|end|>", template=Template(before="<|user|>"))
+    settings = StorySettings(memory="<|end|>", template=Template(before="<|user|>"))
     assembly = assemble([run("n", "<|user|>")], settings, tokenizer, WIDE)
     assert [s.tokens == (900,) for s in assembly.segments] == [True, False, False]
 
@@ -70,10 +70,12 @@ def test_only_the_template_may_name_special_tokens() -> None:
     ],
 )
 def test_the_note_stands_its_depth_in_lines_before_the_end(text: str, depth: int, expected: str) -> None:
-    assert assemble_text(text, Settings(author_note="[grim]", author_note_depth=depth)).text == expected
+    assert assemble_text(text, StorySettings(author_note="[grim]", author_note_depth=depth)).text == expected
 
 
-def grown(settings: Settings, before: str, more: str, window: Window = WIDE) -> tuple[Assembly, Assembly]:
+def grown(
+    settings: StorySettings, before: str, more: str, window: Window = WIDE
+) -> tuple[Assembly, Assembly]:
     """The assembly of node a, and then that of a and b, which knows the first."""
     tokenizer, path = toy_tokenizer(), [run("a", before), run("b", more)]
     first = assemble(path[:1], settings, tokenizer, window)
@@ -86,7 +88,7 @@ def kept(first: Assembly, second: Assembly) -> int:
 
 
 def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
-    settings = Settings(author_note="[grim]", author_note_depth=1)
+    settings = StorySettings(author_note="[grim]", author_note_depth=1)
     first, second = grown(settings, paragraphs(5), "More.\n")
     assert kept(first, second) == len(first.tokens)
     assert second.layout["note"] == first.layout["note"]
@@ -101,12 +103,12 @@ def test_triggered_lore_stands_in_the_story_and_constant_lore_before_it() -> Non
         LoreEntry("t", text="Triggered.", keys=["mill"], depth=1),
         LoreEntry("q", text="Quiet.", keys=["dragon"], depth=1),
     ]
-    assembly = assemble_text("The mill\nturned.", Settings(lore=lore))
+    assembly = assemble_text("The mill\nturned.", StorySettings(lore=lore))
     assert assembly.text == "Constant.\nThe mill\nTriggered.\nturned."
 
 
 def test_lore_lingers_until_its_place_is_touched() -> None:
-    settings = Settings(lore=[LoreEntry("t", text="Lore.", keys=["mill"], depth=2, scan_depth=40)])
+    settings = StorySettings(lore=[LoreEntry("t", text="Lore.", keys=["mill"], depth=2, scan_depth=40)])
     before, more = paragraphs(3) + "The mill.\n", paragraphs(2)
     first, second = grown(settings, before, more)
     assert "Lore." in second.text and kept(first, second) == len(first.tokens)
@@ -117,9 +119,9 @@ def test_lore_lingers_until_its_place_is_touched() -> None:
 def test_lore_that_was_switched_off_goes_at_once() -> None:
     entry = LoreEntry("t", text="Lore.", keys=["mill"], depth=2)
     text = paragraphs(3) + "The mill.\n"
-    first = assemble_text(text, Settings(lore=[entry]))
+    first = assemble_text(text, StorySettings(lore=[entry]))
     off = LoreEntry("t", text="Lore.", keys=["mill"], depth=2, enabled=False)
-    second = assemble_text(text, Settings(lore=[off]), layout=first.layout)
+    second = assemble_text(text, StorySettings(lore=[off]), layout=first.layout)
     assert "Lore." in first.text
     assert "Lore." not in second.text
     assert "lore:t" not in second.layout
@@ -130,14 +132,14 @@ def test_lore_budgets_are_kept_and_losses_named() -> None:
         LoreEntry("low", text="low " * 30, constant=True, order=1),
         LoreEntry("high", text="high " * 30, constant=True, order=9),
     ]
-    assembly = assemble_text("Once.", Settings(lore=lore, lore_budget=60))
+    assembly = assemble_text("Once.", StorySettings(lore=lore, lore_budget=60))
     assert [s.ident for s in assembly.segments if s.source == "lore"] == ["high"]
     assert [(lost.source, lost.ident) for lost in assembly.dropped] == [("lore", "low")]
 
 
 def test_an_entry_is_cut_to_its_own_budget_at_a_word() -> None:
     entry = LoreEntry("e", text="alpha beta gamma delta", constant=True, token_budget=3)
-    assembly = assemble_text("Once.", Settings(lore=[entry]))
+    assembly = assemble_text("Once.", StorySettings(lore=[entry]))
     (segment,) = [s for s in assembly.segments if s.source == "lore"]
     assert len(segment.tokens) <= 3
     assert segment.text == "alpha beta "
@@ -146,7 +148,7 @@ def test_an_entry_is_cut_to_its_own_budget_at_a_word() -> None:
 
 def test_a_long_memory_gives_way_to_the_story() -> None:
     window = Window(n_ctx=200, reserve=40)
-    assembly = assemble_text(paragraphs(50), Settings(memory="word " * 500), window)
+    assembly = assemble_text(paragraphs(50), StorySettings(memory="word " * 500), window)
     assert len(assembly.tokens) <= window.available
     assert sum(len(s.tokens) for s in assembly.segments if s.source == "story") >= window.available // 8
     assert any(lost.source == "memory" for lost in assembly.dropped)
@@ -157,7 +159,7 @@ def test_a_cut_leaves_about_three_quarters_and_starts_a_paragraph(stored: bool) 
     tokenizer = toy_tokenizer()
     path = [run(str(i), paragraphs(3), tokenizer if stored else None) for i in range(40)]
     window = Window(n_ctx=700, reserve=100)
-    assembly = assemble(path, Settings(), tokenizer, window)
+    assembly = assemble(path, StorySettings(), tokenizer, window)
     assert 0.5 * window.available <= len(assembly.tokens) <= 0.75 * window.available
     assert assembly.dropped[0].text.endswith("\n")
     assert "cut" in assembly.layout
@@ -165,7 +167,7 @@ def test_a_cut_leaves_about_three_quarters_and_starts_a_paragraph(stored: bool) 
 
 def test_a_paragraph_longer_than_the_window_is_cut_at_a_sentence() -> None:
     text = "".join(f"Word {i} of many. " for i in range(400))
-    assembly = assemble_text(text, Settings(), Window(n_ctx=300, reserve=50))
+    assembly = assemble_text(text, StorySettings(), Window(n_ctx=300, reserve=50))
     assert assembly.text.lstrip().startswith("Word ")
 
 
@@ -176,7 +178,9 @@ def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
     odd = tuple(token for char in text for token in tokenizer.tokenize(char))  # one token per character
     assert odd != tuple(tokenizer.tokenize(text))
     window = Window(n_ctx=900, reserve=100)
-    assembly = assemble([a_node("n", text, odd, VOCABULARY)], Settings(author_note="[x]"), tokenizer, window)
+    assembly = assemble(
+        [a_node("n", text, odd, VOCABULARY)], StorySettings(author_note="[x]"), tokenizer, window
+    )
     story = [s for s in assembly.segments if s.source == "story"]
     kept = tuple(token for segment in story for token in segment.tokens)
     assert len(story) == 2
@@ -187,7 +191,9 @@ def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
 def test_ids_of_another_vocabulary_are_not_used() -> None:
     tokenizer = toy_tokenizer()
     for foreign in (a_node("n", "Once.", (1, 2, 3), "other"), a_node("n", "Once.", (1, 2, 3), "")):
-        assert assemble([foreign], Settings(), tokenizer, WIDE).tokens == tuple(tokenizer.tokenize("Once."))
+        assert assemble([foreign], StorySettings(), tokenizer, WIDE).tokens == tuple(
+            tokenizer.tokenize("Once.")
+        )
 
 
 def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
@@ -195,7 +201,7 @@ def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
     tokenizer = toy_tokenizer()
     ids = tuple(tokenizer.tokenize("one\ntwo\nthree\n"))
     damaged = a_node("b", "one\ntwo\nthr�e\n", ids, VOCABULARY)
-    settings = Settings(author_note="[x]", author_note_depth=2)
+    settings = StorySettings(author_note="[x]", author_note_depth=2)
     assembly = assemble([run("a", "zero\n"), damaged], settings, tokenizer, WIDE)
     assert [s.text for s in assembly.segments] == ["zero\n", "[x]\n", "one\ntwo\nthr�e\n"]
     assert assembly.segments[2].tokens == ids
@@ -205,7 +211,7 @@ def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
     tokenizer = toy_tokenizer()
     healed = tuple(tokenizer.tokenize("berry jam"))
     path = [run("a", "a strawbe"), a_node("b", "rry jam", healed, VOCABULARY, lead="be")]
-    assembly = assemble(path, Settings(), tokenizer, WIDE)
+    assembly = assemble(path, StorySettings(), tokenizer, WIDE)
     assert assembly.text == "a strawberry jam"
     assert [s.text for s in assembly.segments] == ["a straw", "berry jam"]
     assert assembly.segments[1].tokens == healed
@@ -213,11 +219,11 @@ def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
 
 def test_a_window_that_is_too_small_says_so() -> None:
     with pytest.raises(ContextError, match="reserve less"):
-        assemble([run("n", "Once.")], Settings(), toy_tokenizer(), Window(n_ctx=100, reserve=95))
+        assemble([run("n", "Once.")], StorySettings(), toy_tokenizer(), Window(n_ctx=100, reserve=95))
 
 
 def test_bad_lore_keys_are_reported_and_harmless() -> None:
     lore = [LoreEntry("bad", "Bad", "x", keys=["/(/"]), LoreEntry("good", text="Good.", keys=["once"])]
-    assembly = assemble_text("Once.", Settings(lore=lore))
+    assembly = assemble_text("Once.", StorySettings(lore=lore))
     assert "Good." in assembly.text
     assert [problem for problem in assembly.problems if "/(/" in problem]

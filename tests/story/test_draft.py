@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter import formats
-from srbwriter.story import ROOT, Refused, Settings, Story
+from srbwriter.story import ROOT, Refused, Story, StorySettings
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.languages import language_tag
 from srbwriter.story.model import LoreEntry, Span
@@ -22,7 +22,7 @@ def test_a_story_goes_out_and_comes_in_as_it_was(story: Story, tmp_path: Path) -
     story.append(" And then?")
     story.delete(two)
     story.mark(one, bookmark=True)
-    story.put_settings(ROOT, Settings(memory="A sea.", lore=[LoreEntry("1", keys=["k"])]))
+    story.put_settings(ROOT, StorySettings(memory="A sea.", lore=[LoreEntry("1", keys=["k"])]))
     story.put_meta(one, "steered", ["a", None])
     story.put_value("knobs", {"sampling": {"temperature": 0.5}, "stop": {}, "ladder": None})
     story.put_value("drafts", {f"below:{one}:1": "unsaved words"})

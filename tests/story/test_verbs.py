@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, Edit, Refused, Settings, Story
+from srbwriter.story import ROOT, Edit, Refused, Story, StorySettings
 from srbwriter.story.model import LoreEntry, Template
 from tests.story.branches import generated
 
@@ -63,11 +63,11 @@ def test_unread_branches(story: Story) -> None:
 
 def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:
     [node] = story.add(ROOT, ["a"])
-    above = Settings(
+    above = StorySettings(
         memory="m", lore=[LoreEntry("1", keys=["k"])], template=Template("t"), sampling={"top_k": 1}
     )
     story.put_settings(ROOT, above)
-    story.put_settings(node, Settings(author_note="n", sampling={"min_p": 0.5}))
+    story.put_settings(node, StorySettings(author_note="n", sampling={"min_p": 0.5}))
     story.close()
     with Story.open(tmp_path / "s.srbw") as again:
         seen = again.settings(node)

@@ -6,7 +6,7 @@ import pytest
 from textual.widgets import Input
 
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import ROOT, Settings
+from srbwriter.story import ROOT, StorySettings
 from srbwriter.story.model import LoreEntry
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, LoreList, SidePanel
@@ -25,7 +25,7 @@ async def panel(bench: Bench, command: str = MEMORY) -> SidePanel:
     return found
 
 
-async def saved(bench: Bench) -> Settings:
+async def saved(bench: Bench) -> StorySettings:
     """The settings on the disk, once all keys are there."""
     while not bench.session.story.save_state.saved:
         await bench.pilot.pause(0.05)
@@ -83,7 +83,7 @@ async def test_an_entry_is_made_changed_and_deleted(open_bench: OpenBench) -> No
 async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         story = bench.session.story
-        story.put_settings(ROOT, Settings(lore=[QUAY, TOM]))
+        story.put_settings(ROOT, StorySettings(lore=[QUAY, TOM]))
         opened_panel = await panel(bench, "lore")
         area = opened_panel.query_one("#lore_text", Prose)
         assert area.text == "Wet."
@@ -119,7 +119,7 @@ async def test_the_panel_has_a_column_of_its_own_where_there_is_room(
 
 async def test_every_part_can_be_reached_in_the_smallest_window(open_bench: OpenBench) -> None:
     async with open_bench(size=(40, 12), fake=True) as bench:
-        bench.session.story.put_settings(ROOT, Settings(lore=[QUAY]))
+        bench.session.story.put_settings(ROOT, StorySettings(lore=[QUAY]))
         opened_panel = await panel(bench)
         box = opened_panel.region
         for command in (MEMORY, NOTE, LORE):

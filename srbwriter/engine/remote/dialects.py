@@ -43,7 +43,7 @@ _HERE = (
 """What only an engine in this process can do."""
 
 
-class Tokens(NamedTuple):
+class TextChunk(NamedTuple):
     """Text of one branch, and why the branch ended if it has, with the ``problem`` where that is an error."""
 
     branch: int
@@ -65,7 +65,7 @@ class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice]
 
 
-class Dialect:
+class RemoteDialect:
     """The requests and answers of one kind of server, and what its model can do.
 
     As written here OpenAI's ``/v1/completions``: text goes out, text comes back. Methods raise RemoteError.
@@ -130,7 +130,7 @@ class Dialect:
             **{name: value for name in penalties if (value := getattr(sampling, name))},
         }  # fmt: skip
 
-    def parse(self, data: bytes) -> Sequence[Tokens]:
+    def parse(self, data: bytes) -> Sequence[TextChunk]:
         """Parse the data of one event. Raises RemoteError for garbage, and for an error that it reports."""
         if data == b"[DONE]":
             return ()
@@ -141,20 +141,20 @@ class Dialect:
                 raise RemoteError(self.transport.where, words) from None
             raise unreadable(self.transport.where, data) from None
 
-    def read(self, event: Any) -> Sequence[Tokens]:
+    def read(self, event: Any) -> Sequence[TextChunk]:
         """Return what an ``event`` says."""
         choices: list[_Choice] = event.choices
         numbers = [choice.index for choice in choices]
         if len(set(numbers)) < len(numbers):
             raise self.faulty(f"words for a branch twice at once ({numbers})")
-        return [Tokens(each.index, each.text or "", _end(each.finish_reason)) for each in choices]
+        return [TextChunk(each.index, each.text or "", _end(each.finish_reason)) for each in choices]
 
     def faulty(self, what: str) -> RemoteError:
         """Return the error for words that are no branch's."""
         return RemoteError(self.transport.where, f"the server is faulty: it sends {what}", again=False)
 
 
-class VLLM(Dialect):
+class VLLM(RemoteDialect):
     """With its own samplers.
 
     vLLM 0.32 makes ``n`` requests of one for ``n`` branches, which share the prefix cache. So each branch has
@@ -197,7 +197,7 @@ class _Piece(msgspec.Struct, gc=False):
     prompt_progress: dict[str, float] | None = None
 
 
-class LlamaCpp(Dialect):
+class LlamaCpp(RemoteDialect):
     """llama-server's own ``/completion``: every sampler, several branches in one request.
 
     Facts from its sources (tools/server, October 2026): child k is seeded seed + k; ``n_cmpl`` may be at most
@@ -237,10 +237,10 @@ class LlamaCpp(Dialect):
             body["samplers"] = list(sampling.samplers)
         return body
 
-    def read(self, event: Any) -> Sequence[Tokens]:
+    def read(self, event: Any) -> Sequence[TextChunk]:
         if event.prompt_progress is not None:
             return ()
-        return (Tokens(event.index, event.content, _end(event.stop_type * event.stop), event.error),)
+        return (TextChunk(event.index, event.content, _end(event.stop_type * event.stop), event.error),)
 
 
 class Srb(LlamaCpp):
@@ -263,12 +263,12 @@ class Srb(LlamaCpp):
 
 # ---- which one
 
-_DIALECTS: Mapping[str, type[Dialect]] = {
-    "vllm": VLLM, "openai": Dialect, "llamacpp": LlamaCpp, "srb": Srb
+_DIALECTS: Mapping[str, type[RemoteDialect]] = {
+    "vllm": VLLM, "openai": RemoteDialect, "llamacpp": LlamaCpp, "srb": Srb
 }  # fmt: skip
 
 
-async def connect(transport: Transport) -> Dialect:
+async def connect(transport: Transport) -> RemoteDialect:
     """Find out what the server is and can do. Raises RemoteError, and InvalidRequest for an unknown name."""
     options, where = transport.options, transport.where
     if options.dialect not in _DIALECTS and options.dialect != "auto":

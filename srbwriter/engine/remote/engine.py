@@ -21,7 +21,7 @@ from typing import Any, cast
 from ..backend import WithoutCache, close_at_exit
 from ..capabilities import Capabilities
 from ..checks import Checks
-from ..generation import Command, Generation
+from ..generation import BranchCommand, Generation
 from ..parameters import validate
 from ..prompt import read_prompt
 from ..types import (
@@ -41,7 +41,7 @@ from ..types import (
 )
 from ..window import fit
 from .branch import SEEDS, RemoteBranch, RemoteRequest
-from .dialects import Dialect, connect
+from .dialects import RemoteDialect, connect
 from .options import RemoteOptions
 from .transport import Transport
 from .vocabulary import SIZE, LetterVocabulary, decode
@@ -62,7 +62,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         generated: tokens that came, of all requests; ``prompt_tokens`` were sent.
     """
 
-    dialect: Dialect
+    dialect: RemoteDialect
     info: ModelInfo
     capabilities: Capabilities
     n_ctx: int
@@ -177,7 +177,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
             else:
                 branch.begin(request.begin)
         self._generations.add(generation)
-        self._post(Command("submit", generation))
+        self._post(BranchCommand("submit", generation))
         return generation
 
     def stats(self) -> EngineStats:
@@ -213,7 +213,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
 
     # ---- verbs, on the loop
 
-    def _post(self, command: Command) -> None:
+    def _post(self, command: BranchCommand) -> None:
         """Hand a verb to the loop. Raises InvalidRequest, NotSupported for one that cannot be carried out."""
         self._checks.check_command(command)
         self.capabilities.require("pause", command.verb == "pause")
@@ -227,7 +227,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         except (EngineClosed, RuntimeError):  # the loop is closed
             command.generation.abandon(EngineClosed("the engine was closed"))
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: BranchCommand) -> None:
         """Carry out a verb by the method of its name, then ask for the branches that wait."""
         request = cast(RemoteRequest, command.generation.engine_state)
         target = request if command.branch < 0 else request.branches[command.branch]

@@ -15,7 +15,7 @@ from srbwriter import launch
 from srbwriter.config import keys, remember
 from srbwriter.engine import types as engine_types
 from srbwriter.models import (
-    Cancelled,
+    DownloadCancelled,
     Machine,
     ModelsError,
     RecommendedModel,
@@ -137,7 +137,7 @@ class ModelFetch:
         self.model = None
         try:
             file = result.result()
-        except Cancelled:
+        except DownloadCancelled:
             again = app.way_to("model")
             app.notify(
                 f"The download of {name} was stopped. The downloaded part is kept; {again} continues it."
@@ -161,7 +161,7 @@ class ModelFetch:
 
     def _progress(self, name: str, done: int, total: int, /) -> None:
         if self._stopping:
-            raise Cancelled("the download was stopped")
+            raise DownloadCancelled("the download was stopped")
         self._done, self._total = done, total
 
     def describe(self) -> str:

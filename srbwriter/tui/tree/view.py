@@ -20,7 +20,7 @@ from srbwriter.tui.commands import Keyed, action
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeRow:
     """One line: a node, or ``folded`` hidden children of ``node``."""
 
     node: NodeId
@@ -29,7 +29,7 @@ class Row:
     folded: int = 0
 
 
-def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[Row]:
+def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[TreeRow]:
     """Return the lines of the tree.
 
     Side branches of the current path are folded into one line per fork, unless their parent is in ``opened``.
@@ -37,9 +37,9 @@ def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[Row]:
     """
     here = story.current
     path = set(story.path(here))
-    found: list[Row] = []
+    found: list[TreeRow] = []
     # A stack: the row pushed first is shown last.
-    waiting: list[Row] = [Row(ROOT, 0, on_way=True)]
+    waiting: list[TreeRow] = [TreeRow(ROOT, 0, on_way=True)]
     while waiting:
         row = waiting.pop()
         found.append(row)
@@ -51,12 +51,12 @@ def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[Row]:
             main = children[0]
         others = [child for child in children if child != main]
         if main is not None:
-            waiting.append(Row(main, row.depth, on_way=main in path))
+            waiting.append(TreeRow(main, row.depth, on_way=main in path))
         is_open = (row.node in opened) != (row.node == here)
         if is_open or (len(others) == 1 and row.node not in path):
-            waiting.extend(Row(child, row.depth + 1) for child in reversed(others))
+            waiting.extend(TreeRow(child, row.depth + 1) for child in reversed(others))
         elif others:
-            waiting.append(Row(row.node, row.depth + 1, folded=len(others)))
+            waiting.append(TreeRow(row.node, row.depth + 1, folded=len(others)))
     return found
 
 
@@ -89,12 +89,12 @@ class TreeView(Keyed, ScrollView, can_focus=True, inherit_bindings=False):
         """``moved`` is called when the cursor is at another row, ``chosen`` after a double click on one."""
         super().__init__()
         self.story, self._moved, self._chosen = story, moved, chosen
-        self.rows: list[Row] = []
+        self.rows: list[TreeRow] = []
         self.cursor = 0
         self.opened: set[NodeId] = set()
 
     @property
-    def row(self) -> Row:
+    def row(self) -> TreeRow:
         return self.rows[self.cursor]
 
     def build(self, at: NodeId | None = None) -> None:
@@ -159,7 +159,7 @@ class TreeView(Keyed, ScrollView, can_focus=True, inherit_bindings=False):
             return Strip.blank(self.size.width, self.rich_style)
         return self._row(self.rows[index], index == self.cursor, self.size.width)
 
-    def _row(self, row: Row, at_cursor: bool, width: int) -> Strip:
+    def _row(self, row: TreeRow, at_cursor: bool, width: int) -> Strip:
         style = self.get_component_rich_style(
             "tree--cursor" if at_cursor else "tree--way" if row.on_way else "tree--side"
         )
