@@ -37,6 +37,7 @@ COLOUR_TOKENS = Key(
     "colours of words: by who wrote them (author), or of unlikely ones (surprisal)",
 )
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
+CHAPTER_GOAL = Key("interface.chapter_goal", INTEGER, 0, "words of a chapter; 0 is no goal", minimum=0)
 
 
 def own_keys() -> list[Key[str]]:
@@ -57,6 +58,7 @@ def own_keys() -> list[Key[str]]:
 
 OPTIONS: tuple[Key[Any], ...] = (
     THEME, LAYOUT, PANES, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS, GOAL,
+    CHAPTER_GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

@@ -41,5 +41,5 @@ async def test_summary_outline_entry_and_days(open_bench: OpenBench) -> None:
 
         bench.screen.run("words_by_day")
         await bench.settle()
-        assert "Words by day" in visible(bench)
+        assert "This chapter: 4 words" in visible(bench)
         assert bench.session.text() == TEXT

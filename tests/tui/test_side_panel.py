@@ -43,6 +43,20 @@ async def test_what_is_typed_is_saved_while_the_panel_is_open(open_bench: OpenBe
         assert (await saved(bench)).author_note_depth is None
 
 
+async def test_the_summary_of_the_chapter_with_the_cursor_is_edited(open_bench: OpenBench) -> None:
+    async with open_bench(text="# One\n\nShe counted.\n\n# Two\n\nShe left.") as bench:
+        book = bench.session.book
+        book.put(book.parts()[0][0], "She counts boats.", by_model=True)
+        bench.screen.editor.move_to(8)
+        found = await panel(bench)
+        assert "So far: One  written by the model" in visible(bench) and "She counts boats." in visible(bench)
+        found.query_one("#summary").focus()
+        await bench.press("end", *" Twice.")
+        summary = book.parts()[0][1]
+        assert summary is not None and (summary.text, summary.by_model) == ("She counts boats. Twice.", False)
+        assert "So far: One  yours" in visible(bench)
+
+
 async def test_what_is_no_depth_is_refused_and_nothing_is_lost(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         opened_panel = await panel(bench, "author_note")

@@ -56,15 +56,6 @@ def test_neighbours_of_one_source_are_one_row() -> None:
         assert row in shown
 
 
-async def test_the_engine_figures_say_where_a_server_listens(open_bench: OpenBench) -> None:
-    async with open_bench(n=2, size=(80, 24)) as bench:
-        bench.app.address = "http://127.0.0.1:9090"
-        bench.screen.flush_slowly()
-        assert "http" not in bench.status
-        bench.screen.run("figures")
-        assert "http://127.0.0.1:9090" in bench.status
-
-
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(160, 30)) as bench:
         assert "stop" not in footer(bench)

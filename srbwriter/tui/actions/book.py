@@ -185,9 +185,15 @@ async def add_to_lore(screen: WriteScreen) -> None:
 
 @command(BOOK, "Words by day")
 def words_by_day(screen: WriteScreen) -> None:
-    """Show the words of each day, beside your goal."""
+    """Show the words of each day, and of this chapter, beside your goals."""
     goal, days = screen.app.preferences[options.GOAL], screen.session.story.days()
+    wanted, found = screen.app.preferences[options.CHAPTER_GOAL], screen.session.story.outline()
+    here = [at for at, one in enumerate(found) if one.title and one.begin <= screen.editor.cursor]
+    before = screen.session.story.words(screen.session.node) - sum(one.words for one in found)
+    written = words_with_scenes(found, here[-1]) if here else before
     lines = ["Words by day", f"Goal of a day: {counted(goal, 'word') if goal else 'none (interface.goal)'}"]
+    of = f" of {wanted}  {bar(written / wanted)}" if wanted else "; no goal (interface.chapter_goal)"
+    lines.append(f"This chapter: {counted(written, 'word')}{of}")
     lines.append("" if days else "Nothing is written yet.")
     most = max([goal, 1, *(day.words for day in days.values())])
     for day, progress in reversed(days.items()):

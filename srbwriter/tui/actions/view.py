@@ -136,12 +136,6 @@ def quiet(screen: WriteScreen) -> None:
         screen.notify("esc shows everything again.")
 
 
-@command(PROGRAM, "Engine figures", "q")
-def figures(screen: WriteScreen) -> None:
-    """Show the engine's figures at the foot: model, context, speed; again to hide."""
-    screen.figures = not screen.figures
-
-
 @command(PROGRAM, "Quit", anywhere="ctrl+q", foot="quit")
 def quit(screen: WriteScreen) -> None:
     """Leave the program; every word is saved."""

@@ -1,4 +1,4 @@
-"""The side panel: memory, author's note and lorebook beside the story.
+"""The side panel: memory, author's note, the chapter's summary and lorebook beside the story.
 
 It saves by itself, like the story.
 """
@@ -26,9 +26,10 @@ from srbwriter.tui.prose import Prose
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
+    from srbwriter.session.so_far import Part
     from srbwriter.tui.app import App
 
-MEMORY, NOTE, LORE = "memory", "author_note", "lore"
+MEMORY, NOTE, LORE, SUMMARY = "memory", "author_note", "lore", "summary"
 """The parts of the panel; each is also the id of the widget that has the focus first."""
 
 BESIDE, LASTS = 100, 180
@@ -86,6 +87,7 @@ class SidePanel(Keyed, Vertical):
 
     def __init__(self, session: Session, part: str) -> None:
         super().__init__()
+        self._told: Part | None = None  # the chapter whose summary is shown
         self._session, self._story, self._part = session, session.story, part
         self._deleted: tuple[int, LoreEntry] | None = None  # the last one, and where it was
         self._shown = ""  # the id of the entry in the fields
@@ -107,6 +109,9 @@ class SidePanel(Keyed, Vertical):
             yield Static(_head("Author's note", "near the end of the story"), classes="head")
             yield Prose(own.author_note or "", id=NOTE)
             yield from _line("depth", "Lines from the end of the story:", depth, str(DEFAULT_NOTE_DEPTH))
+        with Vertical(classes="part", id="told"):
+            yield Static(classes="head", id="summary_head")
+            yield Prose(id=SUMMARY)
         with Vertical(classes="part"):
             yield Static(classes="head", id="lore_head")
             yield LoreList(compact=True, id=LORE)
@@ -116,6 +121,7 @@ class SidePanel(Keyed, Vertical):
                 yield Prose(id="lore_text")
 
     def on_mount(self) -> None:
+        self._show_summary()
         self._fill(0)
         for area in self.query(Prose):
             area.action_move("end")
@@ -129,6 +135,7 @@ class SidePanel(Keyed, Vertical):
     def go(self, part: str) -> None:
         """Give the keys to a part."""
         self._part = part
+        self._show_summary()
         self.query_one(f"#{part}").focus()
 
     @action("escape", "story", priority=False)
@@ -185,6 +192,26 @@ class SidePanel(Keyed, Vertical):
         if name != entry.name and keys_from(keys.value) == ([entry.name] if entry.name else []):
             _write(keys, keys_text([name] if name else []))
         return replace(entry, name=name, keys=keys_from(keys.value), text=self._text("lore_text").text)
+
+    def _show_summary(self) -> None:
+        """Show the summary of the chapter with the cursor, if it has one."""
+        place = self.app.write_screen.editor.cursor
+        parts = [(part, known) for part, known in self._session.book.parts() if part.begin <= place]
+        self._told, summary = parts[-1] if parts else (None, None)
+        self.query_one("#told").display = summary is not None
+        if self._told is not None and summary is not None:
+            by = "written by the model" if summary.by_model else "yours"
+            self.query_one("#summary_head", Static).update(_head(f"So far: {self._told.title}", by))
+            self._text(SUMMARY).show(summary.text)
+
+    @on(Prose.Changed, f"#{SUMMARY}")
+    def _typed_summary(self, event: Prose.Changed) -> None:
+        """Keep a summary that the writer has changed; the model does not write over it."""
+        book, told, words = self._session.book, self._told, " ".join(event.text.split())
+        shown = next((summary for part, summary in book.parts() if part == told), None)
+        if told and shown and words != shown.text and self._story.read_only is None:
+            book.put(told, words)
+            self.query_one("#summary_head", Static).update(_head(f"So far: {told.title}", "yours"))
 
     def _line(self, name: str) -> LineInput:
         return self.query_one(f"#{name}", LineInput)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _WINDOW, _WAIT = 0.5, 0.25  # seconds: of three letters that are prose, and before what cannot be taken back
 _LASTING = ("reroll", "kill", "stop", "pause", "extend")
-_SWITCHES = ("bookmark", "figures")  # run again, they do the opposite
 _SAID = "You typed while a branch was chosen: your words went into the story."
 
 
@@ -63,7 +62,7 @@ class Letters:
             self._typed.append(_Letter(letter, now, self._waiting.clear))
         else:
             screen.run(command, int(number or 0))
-            switches = command in _SWITCHES
+            switches = command == "bookmark"  # run again, it does the opposite
             back = (lambda: screen.run(command)) if switches else (lambda: pane and pane.take_to(take or 0))
             self._typed.append(_Letter(letter, now, back))
         return True

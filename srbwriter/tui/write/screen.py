@@ -81,7 +81,6 @@ class WriteScreen(AppScreen[None]):
         self.pressed_at = math.inf  # when the key that is being handled was pressed (monotonic seconds)
         self.layout_name: str = app.preferences[options.LAYOUT]
         self.quiet = False  # only the story is shown, with the cursor's line in the middle
-        self.figures = False  # the foot shows figures of the engine
         self.defects: list[str] = []  # defects that were reported, each once
         self._begun = False  # the first screen is up
         self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
@@ -439,13 +438,11 @@ class WriteScreen(AppScreen[None]):
         self.keep_view()
 
     def _show_status(self) -> None:
-        """Update the status line: title or long work, save state and words; or figures of the engine."""
-        figures = status.engine_figures(self.session, self.app.address) if self.figures else ()
-        left = status.left(self.session, self.app.transfers.describe(), figures)
+        """Update the status line: title or long work, save state and words."""
+        left = status.left(self.session, self.app.transfers.describe())
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
         self.status_line.set_class(self.session.story.save_state.trouble is not None, "-trouble")
-        right = status.right(self.session, self.app.preferences[options.GOAL])
-        self.status_line.right = right[:1] if self.figures else right
+        self.status_line.right = status.right(self.session, self.app.preferences[options.GOAL])
 
     # ---- layout
 

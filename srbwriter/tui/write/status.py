@@ -40,8 +40,8 @@ def shortened(name: str, most: int) -> str:
     return name if cell_len(name) <= most else f"{set_cell_size(name, most - 1).rstrip()}…"
 
 
-def left(session: Session, work: str = "", figures: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the title, or ``figures`` in its place; while long work is done, its progress or trouble."""
+def left(session: Session, work: str = "") -> tuple[str, ...]:
+    """Return the title; while long work is done, its progress or trouble."""
     if work:
         return (work,)
     if (work_now := session.long_work) is not None:
@@ -66,35 +66,10 @@ def left(session: Session, work: str = "", figures: tuple[str, ...] = ()) -> tup
     if failed:  # one reason only, since the line is short
         which = f"branch {failed[0].index + 1}" if len(failed) == 1 else f"{len(failed)} branches"
         parts.append(f"{which} failed: {failed[0].error}")
-    parts += figures or (shortened(" ".join(session.story.title.split()), _TITLE_CELLS),)
+    parts.append(shortened(" ".join(session.story.title.split()), _TITLE_CELLS))
     if current is not None and current.wish:
         parts.append(f"asked for: {shortened(current.wish, _WISH_CELLS)}")
     return tuple(parts)
-
-
-def engine_figures(session: Session, address: str = "") -> tuple[str, ...]:
-    """Return model, branches, context, speed and what else the engine does, most important first."""
-    current = session.round
-    parts = [session.model.name if session.model is not None else "no model", f"{session.n} branches"]
-    generation = current.generation if current is not None else None
-    total = len(generation.prompt_ids) if generation is not None else 0
-    if generation is not None and session.model is not None and total:
-        parts.append(f"context {total + generation.healed_tokens}/{session.model.n_ctx}")
-    if current is not None:
-        speed = sum(branch.tokens_per_second for branch in current.branches if branch.live)
-        if speed:
-            parts.append(f"{speed:.0f} tok/s")
-    if generation is not None and total:
-        parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
-    looking = LookAhead.of(session)
-    if looking.budget.mode != "off":
-        sign = "▸" if looking.working else "»"
-        spent = f"{sign} ahead {looking.spent}/{looking.budget.tokens}"
-        parts.append("ahead off" if looking.why_not else spent)
-    parts.append(address)
-    if session.model is not None and session.model.device:
-        parts.append(f"runs on {session.model.device}")
-    return tuple(part for part in parts if part)
 
 
 def right(session: Session, goal: int) -> tuple[str, ...]:
