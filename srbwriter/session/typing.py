@@ -25,13 +25,16 @@ _ACTIONS = {
 def joint(story: Story, current: Round | None, place: int, letters: str) -> str:
     """Return what separates ``letters`` typed at ``place`` from a sentence that others have ended there.
 
-    It is what a branch of ``current`` would begin with: a space, or a new line; empty anywhere else.
+    It is what a branch of ``current`` would begin with: a space, or a new line. A space parts a capital from
+    a word, too; anywhere else it is empty.
     """
     if story.node(story.current).author not in ("model", "imported") or not _LETTER.match(letters):
         return ""
     end = story.text(story.current, END_CHARS)[-END_CHARS:]
-    if place != story.chars(story.current) or sentence_ends(end)[-1:] != [len(end)]:
+    if place != story.chars(story.current):
         return ""
+    if sentence_ends(end)[-1:] != [len(end)]:
+        return " " if end[-1:].islower() and letters[0].isupper() else ""
     branches = current.branches if current is not None and current.parent == story.current else []
     texts = [branch.text for branch in branches]
     begun = [text[: len(text) - len(text.lstrip())] for text in texts if text.strip()]

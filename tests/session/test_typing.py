@@ -33,7 +33,8 @@ def end_with(session: Session, text: str) -> None:
         ("ed.", "Then it", "", " "),
         ("ed.", " ", "", ""),
         ("ed.", ",", "", ""),
-        ("ed and", "T", "", ""),  # the sentence is not complete
+        ("ed and", "t", "", ""),  # the sentence is not complete, nor need the word be
+        ("ed and", "T", "", " "),
         ("ed. ", "T", "", ""),  # there is one already
     ],
 )
