@@ -78,7 +78,6 @@ class App(FailingApp):
         """All messages of this run."""
         self.next_story: NextStory | None = None
         self.typed_at = -math.inf
-        self.address = ""  # the address of a server beside the app
         self.notes: list[str] = []  # messages to show once the screen is up
         self._settings, self._beside, self._services = settings, beside, contextlib.ExitStack()
         self._error_until = -math.inf  # while an error is shown
@@ -100,8 +99,8 @@ class App(FailingApp):
         LookAhead.of(session).budget = budget_of(self.preferences)
         self.write_screen = WriteScreen(session, self)
         if self._beside is not None:
-            self.address = self._services.enter_context(self._beside(session))
-            self.notes.append(f"serving the same model on {self.address}")
+            address = self._services.enter_context(self._beside(session))
+            self.notes.append(f"serving the same model on {address}")
 
     async def ask(self, dialog: Screen[Answer]) -> Answer | None:
         """Show a dialog; return its answer, None if the writer cancelled. Only in a worker."""

@@ -19,7 +19,6 @@ from tests.terminal.support import (
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ENTER, Terminal
 
 PANES = 2
-ENGINE_FIGURES = b"q"
 
 
 def ready(screen: str, panes: int = 1) -> bool:
@@ -27,17 +26,11 @@ def ready(screen: str, panes: int = 1) -> bool:
     return len(re.findall(r"\d +(?:.* · )?ready\b", screen)) >= panes
 
 
-def begun(screen: str) -> bool:
-    """Whether something is written ahead, or has been."""
-    return re.search(r"[»▸] ahead [1-9]", screen) is not None
-
-
 def test_a_pick_shows_the_next_branches_written_and_words_typed_meanwhile_do_away_with_them(
     terminal: Terminal,
 ) -> None:
     terminal.configure("focused", 128)
     file = with_branches(terminal)
-    terminal.press(ENGINE_FIGURES)
     terminal.wait(ready, "what follows the first branch is ready")
     before = text_of(file)
     seen = len(terminal.log)
@@ -52,7 +45,7 @@ def test_a_pick_shows_the_next_branches_written_and_words_typed_meanwhile_do_awa
     terminal.rest(READ)
     terminal.press(b"1")
     terminal.wait(lambda _: len(text_of(file)) > len(before), "the branch is part of the story once more")
-    terminal.wait(begun, "something is written ahead")
+    terminal.wait(ready, "something is written ahead")
     typed = f"{text_of(file)} Nobody came."
     terminal.type(" Nobody came.")
     terminal.wait(lambda _: text_of(file) == typed, "the words are in the file")
@@ -71,8 +64,7 @@ def test_quitting_meanwhile_leaves_nothing_that_was_not_picked(terminal: Termina
     terminal.wait_for(OPENING.strip())
     terminal.press(CTRL_N)
     to_branches(terminal)
-    terminal.press(ENGINE_FIGURES)
-    terminal.wait(begun, "something is written ahead")
+    terminal.wait(ready, "something is written ahead")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     assert len(node_texts(file)) == 2 + PANES
