@@ -232,8 +232,9 @@ class Cache:
         tip, path = self.tree.tip[demand.seq], demand.path
         if tip.end + 1 >= len(path) or path[tip.end] not in tip.children:
             return True
-        if self.tree.resumable(path, demand.salt, len(path) - 1).end <= self.tree.tip[demand.seq].end:
-            return True
+        found = self.tree.resumable(path, demand.salt, len(path) - 1)
+        if found.end <= self.tree.tip[demand.seq].end or (self.tree.whole and not self.tree.holders(found)):
+            return True  # a stored whole state may not fit, and to go back for it would never end
         self.release(demand)
         return self.allocate(demand, path, len(path) - 1)
 
