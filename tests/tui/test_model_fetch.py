@@ -140,21 +140,6 @@ async def test_a_fetch_is_stopped_and_continued_in_the_list(
         assert start != "bytes=0-" and our_hub.files_asked()[-1].headers["Range"].startswith("bytes=")
 
 
-async def test_escape_stops_a_fetch_when_no_branch_runs(open_bench: OpenBench, our_hub: Hub) -> None:
-    our_hub.hold_after = 3_000_000
-    async with open_bench(fake=True) as bench:
-        await bench.write()
-        await choose(bench)
-        await until(bench, "fetching Novelist 3B")
-        await bench.press("escape")
-        assert not any(branch.live for branch in bench.session.round.branches)
-        assert bench.app.fetch.model is not None
-        await bench.on_panes()
-        await bench.press("escape")
-        await ended(bench)
-        assert "was stopped" in bench.said and bench.app.fetch.model is None
-
-
 @pytest.mark.parametrize("trouble", ["offline", "gated"])
 async def test_what_is_in_the_way_is_said_in_one_sentence(
     trouble: str, open_bench: OpenBench, our_hub: Hub, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from rich.cells import cell_len
 
 from srbwriter.tui import options
@@ -66,25 +65,6 @@ async def test_whoever_goes_to_branches_sees_them(open_bench: OpenBench) -> None
             bench.screen.editor.focus()
             await bench.press("ctrl+t", key)
             assert not bench.screen.quiet and bench.screen.grid.size.height > 5, key
-
-
-async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from srbwriter.story import NotSaved
-
-    async with open_bench(fake=True) as bench:
-        await bench.press("ctrl+t")
-        read(bench)
-        await bench.pilot.pause()
-        assert not bench.screen.status_line.size
-        trouble = NotSaved(bench.session.story.file, "the disk is gone", full=False)
-        monkeypatch.setattr(bench.session.story._journal, "_trouble", trouble)
-        bench.screen.flush_slowly()
-        await bench.pilot.pause()
-        read(bench)
-        await bench.pilot.pause()
-        assert bench.screen.status_line.size.height == 1
 
 
 async def test_title_and_keys_fit_80_columns(open_bench: OpenBench) -> None:

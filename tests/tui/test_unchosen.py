@@ -112,31 +112,6 @@ async def test_the_footer_says_what_keys_do(open_bench: OpenBench) -> None:
         assert "1–9 pick ^n write" in visible(bench), "the narrowest window"
 
 
-async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
-        await bench.write()
-        picked = bench.texts()[0]
-        for keys in (("1",), ("ctrl+z",), ("ctrl+y",)):
-            await bench.on_panes()
-            await bench.press(*keys)
-            assert bench.screen.unchosen and not chosen(bench), keys
-        await bench.press("ctrl+z")
-        await bench.press("1")
-        assert bench.session.text() == TEXT + picked
-        await bench.tokens(12)
-        await bench.on_panes()
-        for key in ("r", "s", "space", "w", "plus"):
-            await bench.press(key)
-            assert chosen(bench), f"{key} steers a branch and leaves it chosen"
-
-
-async def test_a_pick_that_no_round_follows_chooses_no_pane_either(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, settings={"interface.continue": False}, started=12) as bench:
-        picked = bench.texts()[0]
-        await bench.press("1", "k", "2")
-        assert bench.screen.editor.text == TEXT + picked + "k2" and not chosen(bench)
-
-
 async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing(
     open_bench: OpenBench,
 ) -> None:
