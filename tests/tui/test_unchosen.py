@@ -52,7 +52,8 @@ async def test_letters_behind_a_pick_are_the_storys(open_bench: OpenBench) -> No
             left = picked[: len(picked) - erased]
             begins = typed[0].isalnum() or typed[0] == '"'
             ended = not erased and begins and sentence_ends(left)[-1:] == [len(left)]
-            text += left + " " * ended + typed
+            parted = ended or (left[-1:].islower() and typed[0].isupper())
+            text += left + " " * parted + typed
             assert bench.screen.editor.text == text
             assert not chosen(bench) and bench.app.screen is bench.screen
             await bench.press("2")
