@@ -99,7 +99,9 @@ def pick_and_type(terminal: Terminal, file: Path, number: int, sentence: Sentenc
             text = story.text(story.current)
         if sentence.how == "erases":  # the edited passage stands in the model's place, whose own is beside it
             return any(text == before + take[:-1] + sentence.text for take in takes)
-        return text == before + takes[known + number - 1] + sentence.text
+        take = takes[known + number - 1]
+        behind = text.removeprefix(before + take)  # with a joint, where the branch ends a sentence or a word
+        return behind != text and behind.lstrip() == sentence.text.lstrip()
 
     terminal.wait(arrived, f"{sentence.text!r} behind branch {number}")
     terminal.wait(have_ended, "the branches that follow the pick have ended")
