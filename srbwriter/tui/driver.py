@@ -81,6 +81,7 @@ class TerminalDriver(LinuxDriver):
             return
         if self._suspended:
             self.resume_application_mode()
+            self._loop.call_soon_threadsafe(lambda: self._app.refresh(layout=True))
         elif self._reads:  # stopped without notice; not from here, where a lock of the writer may be held
             self._loop.call_soon_threadsafe(self._restore_modes)
 
