@@ -204,7 +204,7 @@ def scaled_files(entries: Sequence[str]) -> tuple[tuple[str, float], ...]:
 
 
 def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = False) -> Settings:
-    """Return the settings with what suits a model, for whatever nobody has said.
+    """Return the settings with what suits a model, where they are not set.
 
     It is the model at ``path``, by default the one that the settings name. ``in_app`` also
     writes past the end where the model ends its stories too soon.

@@ -1,4 +1,4 @@
-"""``srbwriter doctor``: what is well on this machine and with the program's files, and what is not."""
+"""``srbwriter doctor``: findings about this machine and the program's files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def doctor_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
 
 def run_doctor(arguments: argparse.Namespace, settings: Settings) -> int:
     """
-    Go over this machine and the program's files: what is well, what is not, and the command that mends it.
+    Check this machine and the program's files: each finding, and the command that mends it.
     Nothing is changed. The exit code is 1 if something needs care.
 
       srbwriter doctor

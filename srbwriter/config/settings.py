@@ -93,7 +93,7 @@ class Settings:
         return "default" if setting is None else setting.source
 
     def with_defaults(self, defaults: Mapping[str, Setting]) -> Settings:
-        """Return these settings with other ``defaults``, by name, for what nobody has said."""
+        """Return these settings with other ``defaults``, by name, for settings that are not set."""
         said = {n: s for n, s in self._found.items() if s.source not in ("of this model", "default")}
         return Settings(self.table, {**defaults, **said}, self.warnings)
 

@@ -133,7 +133,7 @@ class ActiveBranch(Demand):
 
     @property
     def path(self) -> list[int]:
-        """Every token from the start of the prompt to the end of the branch; a list that nobody changes."""
+        """Every token from the start of the prompt to the end of the branch; not to be changed."""
         if self.prompting or self.at_prompt:
             return self.request.ids
         return [*self.base, *self.buffer.ids]
@@ -152,7 +152,7 @@ class ActiveBranch(Demand):
 
     @property
     def every_token(self) -> bool:
-        """Whether it reads the prompt, of which log-probabilities are wanted."""
+        """Whether it reads the prompt, of which log-probabilities are requested."""
         return self.prompting and self.request.needs_scoring
 
     @property
@@ -410,7 +410,7 @@ class ActiveBranch(Demand):
         self._look_again()
 
     def _look_again(self, held: str = "") -> None:
-        """Let the rules see the text as it is, with ``held`` behind what is published."""
+        """Let the rules see the text as it is, with ``held`` behind the published text."""
         text = self.branch.text
         self.shown, self._seen = len(text), len(text) + len(held)
         self._recent = (self._before + text + held)[-(self._reach + len(held)) :]

@@ -227,7 +227,7 @@ class Cache:
     def catch_up(self, demand: Demand) -> bool:
         """Move ``demand`` forward to what others have evaluated of its path since it began.
 
-        False where no sequence is to be had for that; then it has none any more.
+        False where no sequence is free for that; then it has none any more.
         """
         tip, path = self.tree.tip[demand.seq], demand.path
         if tip.end + 1 >= len(path) or path[tip.end] not in tip.children:
@@ -426,7 +426,7 @@ class Cache:
         return node.state is not None
 
     def _shrink(self) -> None:
-        """Keep to the budget of host memory: drop what was used longest ago, what is on the screen last."""
+        """Keep to the budget of host memory: drop the states used longest ago, visible ones last."""
         if self.tree.stored_bytes <= self.budget:
             return
         shown = {node for path in self.visible_paths() for node in self.tree.match(*path)[0].path_up()}
@@ -479,9 +479,9 @@ class Cache:
             self.add_states(ids, self.files.read(ids, salt, held, room, self.tree.whole), salt)
 
     def write_story(self, at_end: bool = False) -> None:
-        """Hand what is on the screen to the story's file, which is written in the background.
+        """Hand the visible paths to the story's file, which is written in the background.
 
-        ``at_end``: also what is in cells only.
+        ``at_end``: also states in cells only.
         """
         if self.files is None or (self.files.busy and not at_end):
             return

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class FunctionCall(NamedTuple):
-    """A function that somebody waits for, to be called between two steps."""
+    """A function to be called between two steps, whose caller waits."""
 
     asked: Future[Any]
     function: Callable[[], Any]

@@ -136,7 +136,7 @@ class Embedder:
         return Embedding(normalized(pooled.astype(np.float32), normalize), len(ids))
 
     def _evaluate(self, ids: list[int], wanted: Callable[[], bool]) -> NDArray[np.float32]:
-        """Return the vector of each token of a text. Raises EngineClosed once it is not ``wanted``."""
+        """Return the vector of each token of a text. Raises EngineClosed once ``wanted`` is false."""
         lib, model, found = library(), self._model, list[NDArray[np.float32]]()
         if self._cells < len(ids):
             self._free()

@@ -130,7 +130,7 @@ class Parameter:
         return max(self.clamp(value), value if low is None else low)
 
     def _problem(self, value: Any) -> str:
-        """Return what is wrong with a value that is not taken."""
+        """Return why a value is refused."""
         shown = reprlib.repr(value)
         if self.choices:
             return f"{shown} is not one of {', '.join(self.choices)}"

@@ -120,12 +120,6 @@ class Branch:
     def live(self) -> bool:
         return self.state not in (BranchState.DONE, BranchState.FAILED)
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Mean speed of this take while it was being written; 0.0 before the second token."""
-        span = self.changed_at - self.started_at
-        return (len(self.buffer.ids) - 1) / span if span > 0 else 0.0
-
     def chars_before(self, tokens: int | None, chars: int | None, sentences: int | None) -> int:
         """Return how many characters stay without the last tokens, characters or sentences."""
         text, ends = self.text, self.buffer.ends

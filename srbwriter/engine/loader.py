@@ -82,14 +82,16 @@ class EngineLoader:
 
     @cached_property
     def name(self) -> str:
-        """What the model calls itself, or its file is called: known before anything is loaded."""
-        with suppress(OSError, Damaged):  # whoever loads it says so
-            for key, value in () if self._name else pairs(self.path):
+        """The model's own name, or that of its file: known before anything is loaded."""
+        if self._name:
+            return self._name
+        with suppress(OSError, Damaged):  # the load says so
+            for key, value in pairs(self.path):
                 if key == "general.name" and isinstance(value, str) and value:
                     return value
                 if key.startswith("tokenizer."):
                     break  # the vocabulary, which is long; a name stands before it
-        return self._name or self.path.stem
+        return self.path.stem
 
     def start(self) -> Self:
         """Begin to load; returns at once. A second call does nothing."""

@@ -116,7 +116,7 @@ class Queue:
         active.set_state(BranchState.WAITING)
 
     def suspend_background(self) -> None:
-        """Suspend background work while there is other work, or somebody needs the cores."""
+        """Suspend background work while there is other work, or another program needs the cores."""
         if self.runs_background and (self.waits(Priority.NORMAL) or self.seconds_of_rest(self.loop.now)):
             for active in self._listed:
                 self.requeue(active)

@@ -1,4 +1,4 @@
-"""What is looked for in the text of a branch: stop texts, banned phrases, ends of units.
+"""Rules about the text of a branch: stop texts, banned phrases, ends of units.
 
 Functions of the text alone. A pattern is searched with ``partial=True``: where the end of the text may be the
 beginning of a match, that end is not shown yet. Knows no tokens.
@@ -35,7 +35,7 @@ class Ending(NamedTuple):
 class StopRules:
     """Looks for the stop texts and the unit of a stop rule in a text that grows.
 
-    Looks at ``text`` from ``floor`` on; ``before`` stands in front of it.
+    Looks at ``text`` from ``floor`` on; ``before`` is the text in front of it.
     """
 
     def __init__(self, stop: Stop, text: str, floor: int, before: str = "") -> None:

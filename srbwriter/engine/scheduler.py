@@ -18,12 +18,12 @@ from .commands import Commands, FunctionCall
 from .generation import BranchCommand
 from .model import Model
 from .native.context import ABORTED, OK, Context
-from .queue import SHORT_PROMPT, Queue
+from .queue import SHORT_PROMPT, Queue, Step
 from .sampling_loop import SamplingLoop
 from .sampling_pool import SamplingPool
 from .sizing import sampling_cores
 from .threads import Threads
-from .tree import Demand, TokenNode
+from .tree import Demand
 from .types import EngineClosed, EngineError, EngineOptions, FinishReason, NativeError, Priority
 from .verbs import INTERRUPTING, STARTING
 
@@ -218,9 +218,7 @@ class Scheduler:
         if writing:
             seqs, tokens = [d.seq for d in writing], [d.last_token for d in writing]
             batch.add_rows(tokens, [tips[seq].end for seq in seqs], seqs)
-        under_way = (
-            {(tips[d.seq], d.last_token) for d in writing} if reading else set[tuple[TokenNode, int]]()
-        )
+        under_way = {(tips[d.seq], d.last_token) for d in writing} if reading else set[Step]()
         portions: list[Portion] = []
         outputs = self.context.max_outputs - len(writing)
         room = min(chunk, self.context.max_rows - len(writing))
@@ -300,12 +298,10 @@ class Scheduler:
         """Whether the running decode is broken off: an abort discards all of its rows.
 
         That is so for background work when other work comes, and for a single request that is cancelled, or
-        of which a branch is to end or begins anew while it reads its prompt.
+        of which a branch is to end or restarts while it reads its prompt.
         """
-        plan, commands = (
-            self._in_flight,
-            [item for item in list(self.inbox) if isinstance(item, BranchCommand)],
-        )
+        plan = self._in_flight
+        commands = [item for item in list(self.inbox) if isinstance(item, BranchCommand)]
         if plan is None or not commands:
             return False
         requests = {d.request.generation for d in plan.demands if isinstance(d, ActiveBranch)}

@@ -1,6 +1,6 @@
 """The types of engine requests and answers.
 
-What is asked are frozen structs, each field with its range, its help and its other names (:mod:`.fields`).
+Requests and options are frozen structs, each field with its range, help and other names (:mod:`.fields`).
 Knows no llama.cpp, no story, no screen and no HTTP; all faces and backends use these types.
 """
 
@@ -32,7 +32,7 @@ DEFAULT_MAX_BRANCHES = 64
 
 
 class _DataclassFields:
-    """Lets dataclasses.replace, fields and asdict take a struct; made when it is first asked for."""
+    """Lets dataclasses.replace, fields and asdict take a struct; made at first use."""
 
     def __get__(self, instance: object, kind: type[Struct]) -> Any:
         like: Any = make_dataclass(kind.__name__, kind.__struct_fields__, init=False, repr=False, eq=False)
@@ -340,7 +340,7 @@ class Request(Record, frozen=True):
     """n branches of one prompt.
 
     ``sampling`` and ``stop`` are one for all branches, or a tuple of one for each. With ``takes``, one a
-    branch, nothing is written until a branch is steered. ``client`` is who asks, by any name: clients share
+    branch, nothing is written until a branch is steered. ``client`` names the sender: clients share
     the rows of a batch.
     """
 

@@ -203,7 +203,7 @@ def _longform(folder: Folder) -> tuple[str, JsonObject] | None:
 
 
 def _scenes(folder: Folder, index: str, said: JsonObject, notices: list[str]) -> Iterator[ChapterFile]:
-    """Yield the scenes of a project in its order; a notice names what is left out."""
+    """Yield the scenes of a project in its order; a notice names the omitted files."""
     at = PurePosixPath(index).parent / str(said.get("sceneFolder") or "").strip("/")
     taken = {index}
     stack = [(entry, 1) for entry in reversed(as_list(said["scenes"]))]

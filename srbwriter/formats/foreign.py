@@ -127,7 +127,7 @@ def read_kobold(document: Document) -> StoryDraft:
     after: dict[tuple[NodeId, str], Node] = {}
 
     def grow(chunks: list[JsonValue]) -> Node:
-        """Lay a branch over those that are there, as far as their chunks agree; return its end."""
+        """Merge a branch with the existing ones, as far as their chunks agree; return its end."""
         end = grower.root
         for chunk in chunks:
             text = shown(chunk) if isinstance(chunk, str) else ""
@@ -212,7 +212,7 @@ def is_conversations(document: Document) -> bool:
 def read_conversations(document: Document) -> StoryDraft:
     """``conversations.json`` as ChatGPT and Claude export it: each conversation with all its branches.
 
-    Several conversations stand side by side below an empty root; the one that was changed last is shown.
+    Several conversations are siblings below an empty root; the one that was changed last is shown.
     Instructions, tools and messages without words are left out.
     """
     grower, newest, here, title = Grower(), "", None, ""

@@ -285,7 +285,7 @@ def _is_contents(item: Element) -> bool:
 
 
 def _page(document: Document, path: str, item: Element) -> str:
-    """Return the text of a page of the spine; empty for what is none, and a notice says so."""
+    """Return the text of a page of the spine; empty with a notice for any other file."""
     if _is_contents(item):
         document.tell(CONTENTS)
     elif item.get("media-type", "") not in _PAGES or path not in document.names:

@@ -51,7 +51,7 @@ def fetch(name: str, progress: Progress) -> Path:
 
     Args:
         name: ``OWNER/REPO/FILE``, ``OWNER/REPO:QUANT`` or ``OWNER/REPO``, or the address of a file.
-        progress: is told how much has arrived.
+        progress: called with the bytes so far.
     """
     url = name if "://" in name else _hub_address(name)
     url = re.sub(r"^(https://huggingface\.co/[^/]+/[^/]+)/blob/", r"\1/resolve/", url)  # the page of a file

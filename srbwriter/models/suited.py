@@ -1,6 +1,6 @@
 """What suits one model better than the program's defaults: a small table, by the name in the model's file.
 
-Whatever the writer, a settings file, a flag or a sample prompt says goes before it.
+The writer, a settings file, a flag or a sample prompt override it.
 """
 
 from __future__ import annotations

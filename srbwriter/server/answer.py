@@ -57,7 +57,7 @@ def problem(branch: Branch) -> dict[str, str]:
 
 
 def seed_note(request: Request) -> dict[str, bool]:
-    """Return what an answer says about its seed, if one was asked for: that it does not settle the text.
+    """Return what an answer says about its seed, if the request had one: that it does not settle the text.
 
     The numbers of a token depend, in their last digits, on the batch and on where the cache keeps the prompt.
     """
@@ -232,7 +232,7 @@ def finite(logprob: float) -> float:
 class Answer:
     """The answer to one request, whole or as a stream. A dialect overrides its form.
 
-    ``stream`` says which of the two the client asked for, ``headers`` are those of a stream, and ``ping``
+    ``stream`` says which of the two the client requested, ``headers`` are those of a stream, and ``ping``
     keeps a silent one open.
     """
 
@@ -266,7 +266,7 @@ class Answer:
     def chunk(self, index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]) -> str:
         """Return frames for new text of a branch, which may be empty while a character is incomplete.
 
-        ``tokens`` are there where log-probabilities were asked for.
+        ``tokens`` are there where log-probabilities were requested.
         """
         raise NotImplementedError
 
@@ -339,7 +339,7 @@ class Answer:
     def legacy_logprobs(self, tokens: Sequence[Written], offset: int = 0) -> dict[str, Any]:
         """Return the log-probabilities of completions, with those of chats as ``content`` beside them.
 
-        ``offset`` characters stand before the branch.
+        ``offset`` characters precede the branch.
         """
 
         def top(token: Written) -> dict[str, float] | None:

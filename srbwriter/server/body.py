@@ -143,7 +143,7 @@ V = TypeVar("V")
 
 
 def misspelt(body: Body, own: Sequence[str]) -> str:
-    """Return a note about fields that nobody reads, each with the likeliest name; "" if there are none.
+    """Return a note about unknown fields, each with the likeliest name; "" if there are none.
 
     ``own`` are the fields of the path beside the parameters.
     """
@@ -244,7 +244,7 @@ def _limit(body: Body, row: Parameter, default: int | None) -> int | None:
     """Return the limit in tokens, or None for no limit. Of several spellings the first that is no -1 holds.
 
     llama.cpp's settings hold the limit twice, and clients send them back with only one of the two changed.
-    OpenAI's newer name stands in for its older one.
+    OpenAI's newer name replaces its older one.
     """
     limit: int | None = None
     for spelling in ("max_completion_tokens", row.name, *row.aliases):

@@ -44,7 +44,7 @@ class ApiError(Exception):
 
 
 def llamacpp_error(error: ApiError) -> dict[str, Any]:
-    """The words of llama.cpp's server, which are everybody's who has none of their own."""
+    """The words of llama.cpp's server, which dialects without their own use."""
     return {"error": {"code": error.status, "message": error.message, "type": error.kind, **error.extra}}
 
 

@@ -123,7 +123,7 @@ def kv(key: str, value: Any) -> bytes:
 
 
 class Pipe:
-    """Two directions of lines to one client. Who does not read for ``seconds`` is let go."""
+    """Two directions of lines to one client, dropped when it reads nothing for ``seconds``."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
         self._reader, self._writer, self._seconds = reader, writer, seconds

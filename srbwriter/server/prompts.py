@@ -135,7 +135,7 @@ def put_before(request: Request, text: str, engine: Backend) -> Request:
 
 
 def read_system_prompt(settings: ServerSettings) -> str:
-    """Return the text of the settings' file that stands before every prompt. Raises ServerError."""
+    """Return the text of the settings' file that begins every prompt. Raises ServerError."""
     file = settings.system_prompt_file
     return "" if file is None else read_text(file, "the system prompt")
 

@@ -186,7 +186,7 @@ class Services:
         return put_before(request, self.system, self.engine)
 
     async def finish(self, record: RequestRecord) -> None:
-        """Wait until a record has ended. Whoever gives up waiting has it cancelled."""
+        """Wait until a record has ended. A caller that stops waiting cancels it."""
         try:
             with Follower(self.notifier, record.generations) as follower:
                 async for _ in follower.batches():
@@ -278,7 +278,7 @@ class Follower:
             remove()
 
     def _is_urgent(self) -> bool:
-        """Whether the first text has come, or all have ended."""
+        """Whether there is text, or all branches have ended."""
         return not self._writing or all(generation.done for generation in self.generations)
 
     def _take(self) -> list[tuple[int, Event]]:

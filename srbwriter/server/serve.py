@@ -180,7 +180,7 @@ class _Server(uvicorn.Server):
             listener.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no new connection, and end what is still being answered after the deadline."""
+        """Take no new connection, and end the answers that still run after the deadline."""
         ending = asyncio.get_running_loop().call_later(self.settings.shutdown_seconds, self.services.end)
         await super().shutdown(sockets)
         ending.cancel()

@@ -1,4 +1,4 @@
-"""The settings of a server, and what is refused before one starts. The command line fills them in."""
+"""The settings of a server, and their check before one starts. The command line fills them in."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a long story needs: summaries of what its window no longer holds, an outline, and notes on names.
 
-The model writes summaries while the writer reads, and proposals when they are asked for. What the writer has
+The model writes summaries while the writer reads, and proposals on request. What the writer has
 edited it never writes over.
 """
 
@@ -78,7 +78,7 @@ class Book(Instrument):
             session.prompter.retell()
 
     def tell(self, lost: int) -> str:
-        """Return what the prompt tells of a text whose first ``lost`` characters are not in the window."""
+        """Return the summaries for a text whose first ``lost`` characters are not in the window."""
         engine = self._session.engine
         if engine is None or not self.share or not lost:
             return ""
@@ -108,7 +108,7 @@ class Book(Instrument):
         return f"the model writes about {self._writing[0]}" if self._writing is not None else ""
 
     def stop(self) -> None:
-        """Stop what is being written. Missing summaries are written after the next round."""
+        """Stop the summary that is being written. Missing summaries are written after the next round."""
         self._halt.set()
         if (writing := self._writing) is not None:
             writing[1].cancel()

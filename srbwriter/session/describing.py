@@ -1,4 +1,4 @@
-"""How the model is asked for words about a story, such as a summary, which are no part of it."""
+"""Requests for words about a story, such as a summary, which are no part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches that repeat themselves: noticed while they are written, whoever writes them."""
+"""Branches that repeat themselves: noticed while they are written, by any engine."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class ChatFrame:
     def _without_own_words(self, before: str) -> str:
         """Return the text before the user's turn with an empty system message for the template's own one.
 
-        Templates put "You are a helpful AI assistant" there where nobody asks for it.
+        Templates put "You are a helpful AI assistant" there without a system text.
         """
         try:
             opening, _, rest = self._render("system", "user").partition(_TURN)
@@ -280,7 +280,7 @@ class Prompter:
         return found
 
     def retell(self) -> None:
-        """Let the next prompt tell of the story before its window anew."""
+        """Let the next prompt look up the summaries again."""
         self.lost = 0
 
     def _lost_in(self, node: NodeId, at: int | None, assembly: Assembly) -> int:
@@ -300,7 +300,7 @@ class Prompter:
         return self._outlined[1]
 
     def segments_of_wish(self, node: NodeId, wish: str) -> tuple[Segment, ...]:
-        """Return ``wish`` as it stands in a prompt at ``node``."""
+        """Return ``wish`` as a prompt at ``node`` has it."""
         return self.frame.segments_of_wish(wish, self.story.settings(node), self.tokenizer)
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:

@@ -134,7 +134,7 @@ def _sentence_at(text: str, at: int) -> tuple[int, int]:
 
 
 class Variant(NamedTuple):
-    """What a branch wrote, as it stands in the place of a passage: ``head``, ``spelt`` and ``tail``.
+    """The text of a branch in the place of a passage: ``head``, ``spelt`` and ``tail``.
 
     ``ids`` spell ``healed``, which the text before it ends with already, and ``spelt``.
     """
@@ -317,7 +317,7 @@ class Rewriting(Instrument):
                 found.fits[index] = sum(known) / len(known)
 
     def shown(self, index: int) -> str:
-        """Return variant ``index`` as it would stand in the story now."""
+        """Return variant ``index`` as the story would have it now."""
         if self.passage is None or self.variants is None:
             return ""
         return Variant.of(self.variants.generation.branches[index], self.passage).text

@@ -174,7 +174,7 @@ def text_meta(node: Node, name: str) -> str:
 
 
 def wish_of(node: Node) -> str:
-    """Return what the writer asked for when the text of ``node`` was requested; empty if nothing."""
+    """Return the wish with which the text of ``node`` was requested; empty if nothing."""
     return text_meta(node, WISH)
 
 

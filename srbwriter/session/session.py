@@ -217,7 +217,7 @@ class Session:
         return "the model is still loading"
 
     def load_model(self, path: Path) -> None:
-        """Load another model, with what suits it where nobody said otherwise. Running branches stop."""
+        """Load another model, with the settings that suit it where none are set. Running branches stop."""
         if self._settings is not None:
             before, settings = self.usual, launch.suit_model(self._settings, path, in_app=True)
             self.usual = usual_of(settings)
@@ -421,10 +421,6 @@ class Session:
             self._stale = now, current, stale
         return stale
 
-    def joined(self, index: int) -> str:
-        """Return the text of branch ``index`` as a pick would append it to the story as it is now."""
-        return self._join(self.round, self._branch(index).text)
-
     def _join(self, current: Round | None, text: str) -> str:
         prefix = current.prefix if current is not None else None
         return text if prefix is None else prefix.join(self.story.text(self.node, END_CHARS), text)
@@ -559,7 +555,7 @@ class Session:
     def save(self) -> None:
         """Bring everything into the story and wait until it is on the disk.
 
-        Raises NotSaved if saving fails; nothing is lost then, and the journal goes on trying.
+        Raises NotSaved if saving fails; nothing is lost then, and the journal retries.
         """
         self.keep()
         self.story.flush()

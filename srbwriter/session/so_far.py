@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of a part; ``paragraphs`` are those it tells of, each as a checksum and its words."""
+    """The summary of a part; ``paragraphs`` are those it sums up, each as a checksum and its words."""
 
     title: str
     text: str
@@ -115,7 +115,7 @@ def paragraphs_of(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def fit(summaries: Sequence[Summary], engine: Backend, room: int) -> str:
-    """Return the part of the prompt that tells the story so far, in at most ``room`` tokens.
+    """Return the part of the prompt with the story so far, in at most ``room`` tokens.
 
     Where not all of it has room, every summary keeps as many of its first sentences as its share holds; the
     oldest ones are left out where even one sentence of each is too much.

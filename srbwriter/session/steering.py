@@ -1,7 +1,7 @@
 """Steering a single branch: a note or a wish for it alone.
 
-All of it acts on the next token; other branches go on as before. A note and a wish stand near the end of the
-branch's own prompt, and are kept with its node of the story.
+All of it acts on the next token; other branches continue as before. A note and a wish are near the end of
+the branch's own prompt, and are kept with its node of the story.
 """
 
 from __future__ import annotations

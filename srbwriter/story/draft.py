@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StoryDraft:
-    """A story: its nodes, parents first and siblings in order, the current one, and what is said of it.
+    """A story: its nodes, parents first and siblings in order, the current one, and its properties.
 
     The root is empty. Texts are exact: nothing is trimmed. Settings of the whole story are the root's.
     """

@@ -54,7 +54,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def hunks(old: str, new: str) -> list[Edit]:
-    """Return edits, in order, that turn ``old`` into ``new``: what is between passages of equal words.
+    """Return edits, in order, that turn ``old`` into ``new`` between passages of equal words.
 
     For texts of some pages, such as a branch: the time grows with their common words.
     """

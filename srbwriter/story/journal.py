@@ -4,7 +4,7 @@ A batch of rows is written behind what the story's file holds within 0.4 s, at t
 file is always whole. What it held before stays in it until it is written anew, when typing rests. The same
 batches are kept on the writer's own disk until the story is closed: from there come the words that the
 story's disk did not take, and those of a program that was killed before another one replaced the file. Where
-that happens while the story is open, it goes on in a second file.
+that happens while the story is open, it continues in a second file.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class Journal:
         self._end = self._size_whole = self._seen[2] if self._seen is not None else 0
 
     def _check_file(self) -> None:
-        """Go on in another file if the story's has been replaced, moved or deleted. Raises NotSaved."""
+        """Continue in another file if the story's has been replaced, moved or deleted. Raises NotSaved."""
         now = state_of(self.path)
         if now == self._seen:
             return
@@ -338,7 +338,7 @@ class Journal:
             return False
 
     def _go_on(self, deleted: bool) -> None:
-        """Write the story as it is in memory to a second file, and go on there."""
+        """Write the story as it is in memory to a second file, and continue there."""
         rows, token, first = self._whole(), new_token(), self.path
         target = first if deleted else place_of_second(first, rows)
         self._seen = write_whole(target, rows, token)

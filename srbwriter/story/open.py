@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Opened:
-    """A story that was read: what it holds, its lock if it can be written to, and what has to be told."""
+    """A story that was read: what it holds, its lock if it can be written to, and notices for the writer."""
 
     path: Path
     image: Image
@@ -126,7 +126,7 @@ def _take_up_changes(opened: Opened) -> None:
 
 
 def _upgrade(opened: Opened, backups: Path) -> None:
-    """Write a story of an older version anew, after copying it. Raises NotSaved or OSError."""
+    """Rewrite a story of an older version, after copying it. Raises NotSaved or OSError."""
     path, image, token = opened.path, opened.image, new_token()
     backup.keep_old(path, image.rows.get(("value", "uuid")), backups)
     image.note_whole(write_whole(path, image.rows, token, instead=True), token)

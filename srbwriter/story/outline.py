@@ -94,7 +94,7 @@ def heading_of(title: str) -> str:
 def heading_at(text: str, at: int, title: str) -> tuple[int, str]:
     """Return the place of a new heading for the paragraph at ``at``, and the heading with its empty lines.
 
-    At the end of the text it stands behind the last paragraph.
+    At the end of the text it follows the last paragraph.
     """
     at = text.rfind("\n", 0, at) + 1 if text[at:].strip() else len(text)
     before = text[:at]

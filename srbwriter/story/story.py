@@ -130,7 +130,7 @@ class Story(TextTree):
         return self._journal.state if self._journal is not None else SaveState(True)
 
     def flush(self) -> None:
-        """Wait until everything is on the disk. Raises NotSaved, and the journal goes on trying."""
+        """Wait until everything is on the disk. Raises NotSaved, and the journal retries."""
         if self._journal is not None:
             self._journal.flush()
 
@@ -318,7 +318,7 @@ class Story(TextTree):
     def begin_chapter(self, at: int, title: str) -> int:
         """Write the heading of a chapter before the paragraph at character ``at``; a scene without a title.
 
-        At the end of the text it stands behind the last paragraph. Returns where its line begins.
+        At the end of the text it follows the last paragraph. Returns where its line begins.
         """
         with self.verb("heading", self.current):
             text = self.text(self.current)

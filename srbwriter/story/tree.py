@@ -177,7 +177,7 @@ class Tree:
     def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
         """Change the story inside as one action; ``became`` is the current node after it.
 
-        A verb inside another is a part of it. With ``again`` the last action goes on.
+        A verb inside another is a part of it. With ``again`` the last action continues.
         """
         with self.together():
             if self._action is not None:
@@ -538,9 +538,6 @@ class Tree:
 
     def bookmarks(self) -> list[NodeId]:
         return [node for node in self.reading_order() if self._nodes[node].bookmark]
-
-    def unread(self) -> list[NodeId]:
-        return [node for node in self.reading_order() if not self._nodes[node].visited]
 
     def bin(self) -> list[NodeId]:
         """Return the topmost nodes in the bin, newest first."""

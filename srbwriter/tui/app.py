@@ -207,7 +207,7 @@ class App(FailingApp):
     # ---- themes
 
     def load_themes(self) -> None:
-        """Read all themes; what is wrong with one is said when the screen is up."""
+        """Read all themes; complaints about them are shown with the first screen."""
         found, complaints = themes.load_all()
         self.notes += complaints
         for theme in found:
@@ -347,7 +347,7 @@ class App(FailingApp):
             signals.obey_signals(self)
 
     def failure_words(self, error: Exception) -> str:
-        """What happened, where the report lies, and that the words are safe."""
+        """The error, the place of the report, and that the words are safe."""
         with contextlib.suppress(Exception):
             self.session.save()
         return crash_words(error)

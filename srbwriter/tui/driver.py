@@ -88,7 +88,7 @@ class TerminalDriver(LinuxDriver):
     def _restore_modes(self) -> None:
         """Set the terminal as :meth:`start_application_mode` does, and have everything painted again.
 
-        Whoever had the terminal meanwhile, as a rule a shell, may have left it in modes of its own.
+        Another program, as a rule a shell, may have left the terminal in modes of its own.
         """
         if not self._reads:
             return
@@ -132,7 +132,7 @@ class FailingApp(App[None]):
         return TerminalDriver if chosen is LinuxDriver else chosen
 
     def failure_words(self, error: Exception) -> str:
-        """What is written to the terminal, instead of a page of code, when ``error`` ends the app."""
+        """The message on the terminal, instead of a page of code, when ``error`` ends the app."""
         raise NotImplementedError
 
     def _fatal_error(self) -> None:
@@ -149,14 +149,14 @@ class Burst(events.Event):
 
 
 class Typed(events.Paste):
-    """Text of one read that nobody pasted: of an input method, or typed over a slow line."""
+    """Text of one read, but no paste: of an input method, or typed over a slow line."""
 
 
 Typed.handler_name = events.Paste.handler_name
 
 
 class _Parser(XTermParser):
-    """Keeps the escape of a key that comes right behind it, whatever that key is.
+    """Keeps the escape of a key that comes right behind it, of any key.
 
     A terminal sends the same for alt and a key as for the two one after the other. Textual takes it for alt
     and a letter, for shift and tab, and for what a Mac writes with option and a digit; before other keys it

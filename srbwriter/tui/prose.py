@@ -2,7 +2,7 @@
 
 A text is one string, and every place is an offset in it. A paragraph is wrapped when it is seen, and the
 view is anchored at (start of a paragraph, row in it), so a key costs the same in a long book as on the first
-page. What is painted is a list of rows; a change repaints those that differ.
+page. A list of rows is painted; a change repaints those that differ.
 
 A paragraph is shown with as many characters as it has: what is not to be seen, such as the asterisks of
 ``*emphasis*`` away from the cursor, is replaced by a character without width. So places need no mapping.
@@ -29,7 +29,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from srbwriter import unspaced
-from srbwriter.story.edits import same_end, same_start
+from srbwriter.story.edits import edit_between
 from srbwriter.tui.commands import Keyed
 from srbwriter.tui.driver import is_text
 
@@ -476,14 +476,12 @@ class Prose(Keyed, Widget, can_focus=True):
     def show(self, text: str, cursor: int | None = None) -> None:
         """Show another text, without :class:`Changed`; put the cursor at ``cursor``, by default the end."""
         if text != self.text:
-            start = same_start(self.text, text)
-            end = same_end(self.text, text, min(len(self.text), len(text)) - start)
-            self.put(start, len(self.text) - end, text[start : len(text) - end])
+            self.put(*edit_between(self.text, text))
         self._past, self._future = [], []
         self.move_to(len(text) if cursor is None else cursor)
 
     def put(self, start: int, end: int, words: str) -> None:
-        """Replace characters ``start`` to ``end``; what is visible stays where it is."""
+        """Replace characters ``start`` to ``end``; visible rows stay where they are."""
         first, last = self._paragraph(start)
         rows = self._wrapped.get(self._shown(first, last)[0]) if self._room else None
         grown = len(words) - (end - start)
@@ -530,7 +528,7 @@ class Prose(Keyed, Widget, can_focus=True):
         """Tell a writer who types that the text is read-only."""
 
     def type_words(self, words: str) -> None:
-        """Put words in the place of what is selected, or at the cursor."""
+        """Put words in the place of the selection, or at the cursor."""
         self.replace(*self.selection, words)
 
     def action_undo(self) -> None:
@@ -589,7 +587,7 @@ class Prose(Keyed, Widget, can_focus=True):
 
     @property
     def ends_below(self) -> bool:
-        """Whether the end of the text is below what is visible."""
+        """Whether the end of the text is below the visible rows."""
         return not self._is_visible(self._row_of(len(self.text)))
 
     def scroll_rows(self, rows: int) -> None:
@@ -651,7 +649,7 @@ class Prose(Keyed, Widget, can_focus=True):
                 return len(text)
 
     def action_delete(self, where: str) -> None:
-        """Delete what is selected, or as far as a movement would go."""
+        """Delete the selection, or as far as a movement would go."""
         low, high = self.selection
         if low == high:
             target = self._target(where, 0)

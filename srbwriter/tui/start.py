@@ -20,7 +20,7 @@ from srbwriter.tui.app import App, Beside
 
 
 class _Screen(io.TextIOWrapper):
-    """What is drawn on. Where the terminal has gone, nothing is drawn, and nobody has to hear of it.
+    """The output of the terminal; after a hang-up nothing is drawn, without an error.
 
     Textual writes on a thread with a line of its own. If that thread died of the first error, the line would
     fill up, and the whole app would wait for room in it and obey no signal.

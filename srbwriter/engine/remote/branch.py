@@ -145,7 +145,7 @@ class RemoteBranch:
         self.look()
 
     def look(self) -> None:
-        """Let the rules see the text that is shown, from ``_floor`` on; what is held back is forgotten."""
+        """Let the rules see the text that is shown, from ``_floor`` on; held text is dropped."""
         self.held, self._rules = "", StopRules(self.branch.stop_rule, self.branch.text, self._floor)
 
     # ---- what the server writes
@@ -213,7 +213,7 @@ class RemoteBranch:
             answer.cancel()
 
     def _ask_again(self) -> None:
-        """Let the branch be asked for, from the text that is shown."""
+        """Request the branch from the end of its visible text."""
         branch = self.branch
         self._leave()
         self.failures = 0
@@ -246,7 +246,7 @@ class RemoteBranch:
         self._back_to(kept, seed, self.branch.stop_rule)
 
     def _back_to(self, chars: int, seed: int | None, stop: Stop) -> None:
-        """Go on from the first ``chars`` characters, at which the stop rules do not look."""
+        """Continue from the first ``chars`` characters, at which the stop rules do not look."""
         branch, old, text = self.branch, self.branch.buffer, self.branch.text
         branch.seed = derive_seed(branch.seed, old.revision + 1) % SEEDS if seed is None else seed
         self._leave()

@@ -90,7 +90,7 @@ class RemoteDialect:
             self.many = 1  # it ignores n
 
     def set_info(self, name: str, n_ctx: int, chat_template: str | None = None) -> None:
-        """Set what is known of the model, with as large a window as it and the options allow."""
+        """Set the facts of the model, with as large a window as it and the options allow."""
         where, window = self.transport.where, min(self.transport.options.n_ctx or n_ctx, n_ctx)
         self.info = ModelInfo(
             where, name, device=where, n_ctx_train=n_ctx, n_ctx=window, n_vocab=SIZE, vocab=FINGERPRINT,

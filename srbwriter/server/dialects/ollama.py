@@ -248,7 +248,7 @@ def _details(engine: Backend | None) -> dict[str, Any]:
 
 
 def show(call: Call) -> dict[str, Any]:
-    """Describe the one model, by whatever name."""
+    """Describe the one model, by any name."""
     call.body.need_text("model")
     services, engine = call.services, call.engine
     info = engine.info

@@ -305,7 +305,7 @@ def model(call: Call) -> dict[str, Any]:
 
 
 def model_card(services: Services) -> dict[str, Any]:
-    """Return what is known of the model; while it is still being loaded without its measures."""
+    """Return the facts of the model; while it is still being loaded without its measures."""
     engine, state = services.loader.engine, services.loader.state
     state = str(getattr(state, "name", state)).upper()
     card: dict[str, Any] = {

@@ -117,7 +117,7 @@ def go(screen: WriteScreen, number: int) -> None:
 
 @command(READING, "Scroll this branch", "pagedown,pageup,end,home", numbered=True)
 def scroll(screen: WriteScreen, pane: BranchPane, number: int) -> None:
-    """Scroll by a page, to the end, where the branch follows what is written, or to the beginning."""
+    """Scroll by a page, to the end, where the branch follows new text, or to the beginning."""
     steps = (lambda: pane.page(1), lambda: pane.page(-1), pane.follow_end, pane.rewind_view)
     steps[number - 1]()
 

@@ -68,7 +68,7 @@ class Form(Dialog[str]):
 
     Args:
         question: the heading.
-        words: what is there first, unless ``draft`` has words that were left over from an earlier run.
+        words: the first text, unless ``draft`` has words that were left over from an earlier run.
         take: applies the words; if it returns False, the form stays open.
         draft: keeps the words safe while they are typed.
     """

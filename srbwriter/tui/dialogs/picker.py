@@ -38,7 +38,7 @@ class Picker(Dialog[Any]):
         title: the heading.
         choices: the entries.
         at: the value of the entry that is highlighted first.
-        typed: if there is one, nothing is narrowed: what is typed closes the list, and goes there.
+        typed: if there is one, nothing is narrowed: typed words close the list, and go there.
     """
 
     BADGE = "LIST"

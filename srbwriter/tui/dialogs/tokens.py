@@ -79,7 +79,7 @@ class TokenView(Bar[None]):
     # ---- what is shown
 
     def _look(self) -> None:
-        """Read the text if it is another one, and show what is known of it by now."""
+        """Read the text if it has changed, and show its known log-probabilities."""
         tokens, index, version = self._tokens, self._index, None
         branches = current.branches if (current := self._below.session.round) is not None else []
         if index is not None and index < len(branches):

@@ -1,4 +1,4 @@
-"""What is said of a damaged story file, and of a defect of the program."""
+"""Messages about a damaged story file, and about a defect of the program."""
 
 from __future__ import annotations
 

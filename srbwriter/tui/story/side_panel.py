@@ -266,7 +266,7 @@ class SidePanel(Keyed, Vertical):
             self.app.push_screen(question)  # words for an entry run no commands
 
     def add_entry(self) -> None:
-        """Add an entry and go to its name, which is also its first key; enter goes on to its text."""
+        """Add an entry and go to its name, which is also its first key; enter leads to its text."""
         lore = self._story.own_settings(ROOT).lore
         self._put([*lore, LoreEntry(id=uuid.uuid4().hex)], len(lore))
         self.edit_entry("lore_name")

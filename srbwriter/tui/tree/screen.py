@@ -64,7 +64,7 @@ class TreeScreen(Page[NodeId]):
         self.call_after_refresh(lambda: self.view.go(self.view.cursor))  # the height is known only then
 
     def _show(self) -> None:
-        """Show the text at the cursor, and what is known of it."""
+        """Show the text at the cursor, and its facts."""
         if self.view.row.folded:
             self.query_one("#about", Static).update("space shows them")
             self.query_one("#text", Static).update("")

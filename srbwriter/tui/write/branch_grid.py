@@ -73,7 +73,7 @@ class BranchGrid(Container):
     def show(
         self, branches: Sequence[Branch | None], again: bool = False, prefix: Prefix | None = None
     ) -> None:
-        """Show the branches of a round, one pane each; they go on from the text that ``prefix`` is of.
+        """Show the branches of a round, one pane each; they continue the text that ``prefix`` is of.
 
         With ``again`` they are those that are shown, taken up by an engine: places stay.
         """

@@ -146,7 +146,7 @@ class BranchPane(Prose, inherit_bindings=False):
         return head_line(self.number, parts, hidden, self.size.width - 1)
 
     def show_state(self, facts: str, stale: bool, is_key: bool) -> None:
-        """Show what is known of the branch, in the head, whether it is stale, and whether its number is a
+        """Show the facts of the branch in the head, whether it is stale, and whether its number is a
         key."""
         if (facts, stale, is_key) != (self.facts, self.stale, self.is_key):
             self.facts, self.stale, self.is_key, self.head = facts, stale, is_key, ""

@@ -24,7 +24,7 @@ class Notices:
         return now is not None and now != before
 
     def watch(self) -> None:
-        """Show what is new since the last call."""
+        """Show news since the last call."""
         screen, session, story = self._screen, self._session, self._session.story
         if self._is_new("notes", session.loader.notes or None):  # of what was reduced for lack of memory
             screen.notify("\n".join(session.loader.notes))

@@ -22,7 +22,7 @@ from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.tokens import Tokens
 from srbwriter.story import Edit, StoryError
-from srbwriter.story.edits import same_end, same_start
+from srbwriter.story.edits import edit_between
 from srbwriter.tui import actions as actions  # each of its modules declares commands
 from srbwriter.tui import options
 from srbwriter.tui.commands import AT_ONCE, COMMANDS, branch_bindings, screen_bindings
@@ -351,8 +351,8 @@ class WriteScreen(AppScreen[None]):
         text, before = self.session.text(), self.editor.text
         place = None
         if where_changed and text != before:
-            start = same_start(before, text)
-            place = len(text) - same_end(before, text, min(len(text), len(before)) - start)
+            edit = edit_between(before, text)
+            place = edit.start + len(edit.text)
         elif where_changed:
             place = self.editor.cursor
         self.editor.show(text, place)
@@ -447,7 +447,7 @@ class WriteScreen(AppScreen[None]):
     # ---- layout
 
     def layout_here(self) -> str:
-        """Return where the branches stand in this window: "right" of the story or "below" it."""
+        """Return where the branches are in this window: "right" of the story or "below" it."""
         wide = self.size.width >= _WIDE
         return self.layout_name if self.layout_name != options.AUTO else "right" if wide else "below"
 
@@ -465,7 +465,7 @@ class WriteScreen(AppScreen[None]):
             self.editor.focus()
 
     def rearrange(self) -> None:
-        """Divide the window anew."""
+        """Divide the window again."""
         self._applied_for = self.size
         self._lay_out()
         self._fit()

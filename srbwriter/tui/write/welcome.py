@@ -79,7 +79,7 @@ def refuse(story: Story) -> None:
 
 
 async def tell_damage(screen: WriteScreen) -> None:
-    """Show that the file is damaged, what is left of it, and what to do."""
+    """Show that the file is damaged, its readable part, and what to do."""
     story = screen.session.story
     if story.damage is None:
         return
