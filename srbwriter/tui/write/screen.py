@@ -16,7 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 from textual.dom import DOMNode
 from textual.geometry import Size
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
@@ -26,7 +26,7 @@ from srbwriter.story.edits import edit_between
 from srbwriter.tui import actions as actions  # each of its modules declares commands
 from srbwriter.tui import options
 from srbwriter.tui.commands import AT_ONCE, COMMANDS, branch_bindings, screen_bindings
-from srbwriter.tui.dialogs.base import AppScreen, Page, helps
+from srbwriter.tui.dialogs.base import AppScreen, Footer, Page, helps
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.story.side_panel import BESIDE, LASTS, SidePanel
 from srbwriter.tui.write import colours, status
@@ -97,7 +97,7 @@ class WriteScreen(AppScreen[None]):
             yield self.grid
         yield self.legend
         yield self.status_line
-        yield Footer(compact=True, show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         self.colour()
