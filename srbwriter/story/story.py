@@ -16,7 +16,7 @@ from typing import Self
 from srbwriter.story import backup, outline, search
 from srbwriter.story.disk import making, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
-from srbwriter.story.edits import Edit
+from srbwriter.story.edits import Edit, same_start
 from srbwriter.story.journal import Journal, SaveState
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
@@ -36,12 +36,12 @@ from srbwriter.story.model import (
 )
 from srbwriter.story.node import Node
 from srbwriter.story.open import Opened, create_story, locked, open_story
-from srbwriter.story.spans import changed, cut, fit, plain, tidy
+from srbwriter.story.spans import beginning, changed, fit, plain, tidy
 from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
-from srbwriter.story.tree import Rows
+from srbwriter.story.tree import Action, Rows
 from srbwriter.story.upgrade import read_story
-from srbwriter.story.words import well_formed
+from srbwriter.story.words import well_formed, words_of
 
 
 class Story(TextTree):
@@ -230,7 +230,7 @@ class Story(TextTree):
             return [node.id for node in made]
 
     def pick(self, node: NodeId, at: int | None = None) -> NodeId:
-        """Pick ``node``, or its first ``at`` characters, as the current node; the rest becomes its child.
+        """Pick ``node`` as the current node; or its first ``at`` characters, in a new node beside it.
 
         Ancestors in the bin are restored, so that the picked text is readable from its beginning.
         """
@@ -238,43 +238,44 @@ class Story(TextTree):
             found = self.check_living(node, below_bin=True)
             if at is not None and not 0 < at <= len(found.text):
                 raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
-            if at is not None and at < len(found.text):
-                self.split_node(found, at)
-            self._take_out_of_bin(node)
             self.set(found, visited=True)
-            before = set(self.path(action.was))
-            fresh = [above for above in self.upward(node) if above.id not in before]
-            typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
-            shared = self.path(node)[-1 - len(fresh)]
-            action.words = max(0, self.words(node) - self.words(shared) - typed)
-            action.became = node
-            return node
+            if at is not None and at < len(found.text):
+                spans = beginning(found.spans, at, self.token_sizes)
+                found = self.add_node(
+                    found.parent, spans, found.author, like=found, place=found.place, undone=State.ABSORBED,
+                    meta=found.meta, finish_reason="cut",
+                )  # fmt: skip
+            return self._picked(action, found)
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
-        """Pick ``text``, an edited version of a model's ``original``, below ``parent``; return its node.
+        """Pick ``text``, an edited version of a model's ``original``, in a new node below ``parent``.
 
         With ``end``, the nodes from ``parent`` down to ``end`` begin with ``original``. They stay as they
         are, and unchanged text keeps its tokens.
         """
         with self.verb("pick", parent) as action:
             self.check_unwritten(self.check_living(parent, below_bin=True))
-            self._take_out_of_bin(parent)
-            text = well_formed(text)
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
-            spans, like = plain(original, "model"), None
-            place = self.last_place(parent)
+            spans, place = plain(original, "model"), self.last_place(parent)
             if below:
                 whole = tidy(span for node in below for span in node.spans)
-                spans = cut(whole, len(original), self.token_sizes)[0]
-                like, place = below[0], below[0].place
-            if text != original:
-                spans = changed(spans, text, "writer", self.token_sizes)
+                spans = beginning(whole, len(original), self.token_sizes)
+                place = below[0].place
+            spans = changed(spans, well_formed(text), "writer", self.token_sizes)
             author: Author = "model" if text == original else "edited"
-            made = self.add_node(parent, spans, author, like=like, place=place)
-            known = sum(node.count[0] for node in below if node.author == "writer")
-            action.words = self.words(made.id) - self.words(parent) - known
-            action.became = made.id
-            return made.id
+            like = below[0] if below else None
+            return self._picked(action, self.add_node(parent, spans, author, like=like, place=place))
+
+    def _picked(self, action: Action, node: Node) -> NodeId:
+        """Go to ``node``, and count its words, but for those that the writer typed."""
+        self._take_out_of_bin(node.id)
+        text, before = self.text(node.id), self.path(action.was)
+        there = words_of(text[: same_start(text, self.text(action.was))])
+        fresh = [above for above in self.upward(node.id) if above.id not in before]
+        typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
+        action.words = max(0, self.words(node.id) - there - typed)
+        action.became = node.id
+        return node.id
 
     def _take_out_of_bin(self, node: NodeId) -> None:
         for above in list(self.upward(node)):
@@ -300,8 +301,6 @@ class Story(TextTree):
     def restore(self, node: NodeId) -> None:
         """Take ``node`` out of the bin, with all its ancestors."""
         with self.verb("restore", node):
-            if self.node(node).state == State.ABSORBED:
-                self.check_living(node, below_bin=True)
             self._take_out_of_bin(node)
 
     def mark(self, node: NodeId, *, bookmark: bool) -> None:
@@ -341,7 +340,8 @@ class Story(TextTree):
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.
 
-        Nodes keep numbers, tokens and marks. What was not picked stays below the node that it follows.
+        Nodes keep numbers, tokens and marks. What was not picked stays below the node that it follows. A node
+        of two chapters stays as it is; copies of its parts move.
         Returns the character at which the chapter starts now. Raises Refused without such a chapter.
         """
         with self.verb("move_chapter", self.current):
@@ -358,10 +358,8 @@ class Story(TextTree):
         This is not an action: generated text is never undone.
         """
         with self.together():
-            above = self.node(parent)
-            if above.state == State.ABSORBED:
-                raise Refused(f"node {parent} is part of another node now")
-            self.check_unwritten(above)
+            self.check_unwritten(self.node(parent))
+            self.end_typing()
             return self.add_node(
                 parent, (), "model", model=model, sampling=sampling or {}, seed=seed, visited=False,
                 streaming=vocab,
@@ -401,15 +399,10 @@ class Story(TextTree):
                 return branch
             new = self.add_node(
                 node.parent, spans, "model", like=node, place=node.place, seed=seed, visited=False,
-                streaming=node.streaming,
+                streaming=node.streaming, bookmark=bool(text) and node.bookmark,
             )  # fmt: skip
             self.set(node, finish_reason="replaced", streaming=None)
             return new.id
-
-    def carry_marks(self, old: NodeId, new: NodeId) -> None:
-        """Copy the bookmark of ``old`` to ``new``, another version of the same branch. Not an action."""
-        with self.together():
-            self.set(self.node(new), bookmark=self.node(old).bookmark)
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written, or note another reason: one may be killed after its end."""

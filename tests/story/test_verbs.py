@@ -71,7 +71,7 @@ def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:
     story.close()
     with Story.open(tmp_path / "s.srbw") as again:
         seen = again.settings(node)
-        assert again.own_settings(ROOT) == above
+        assert again.node(ROOT).settings == above
     assert (seen.memory, seen.author_note, seen.sampling) == ("m", "n", {"top_k": 1, "min_p": 0.5})
     assert seen.lore[0].keys == ["k"]
     assert seen.template == Template("t")
