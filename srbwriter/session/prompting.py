@@ -19,8 +19,8 @@ from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
 from srbwriter.story.model import Span, StorySettings, Template
-from srbwriter.story.spans import beginning
 from srbwriter.story.outline import outline
+from srbwriter.story.spans import beginning
 
 from .outlining import note_for
 

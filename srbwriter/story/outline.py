@@ -87,10 +87,10 @@ def words_with_scenes(found: Sequence[Chapter], index: int) -> int:
     return words
 
 
-def heading_of(title: str) -> str:
+def heading_of(title: str, level: int = 1) -> str:
     """Return the line that begins a chapter called ``title``, or a scene."""
     words = " ".join(title.split())
-    return f"# {words}" if words else SCENE_BREAK
+    return f"{'#' * level} {words}" if words else SCENE_BREAK
 
 
 def heading_at(text: str, at: int, title: str) -> tuple[int, str]:

@@ -7,10 +7,8 @@ here knows an engine or a screen.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from srbwriter.story import backup, outline, search
@@ -119,9 +117,7 @@ class Story(TextTree):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -198,7 +194,7 @@ class Story(TextTree):
     def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
         """Keep a JSON value for an interface; no export has a ``local`` one. This is not an action."""
         with self.together():
-            self.put(f"local-{key}" if local else f"x-{key}", json.loads(json.dumps(value)))
+            self.put(f"local-{key}" if local else f"x-{key}", value)
 
     def put_settings(self, node: NodeId, settings: StorySettings) -> None:
         """Set the settings of ``node``, which its descendants inherit. Not an action of the text."""
@@ -208,8 +204,7 @@ class Story(TextTree):
     def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
         """Keep a JSON value with a node; this is not an action."""
         with self.together():
-            found = self.node(node)
-            self.set(found, meta={**found.meta, key: json.loads(json.dumps(value))})
+            self.set(self.node(node), meta={**self.node(node).meta, key: value})
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -271,14 +266,14 @@ class Story(TextTree):
         self._take_out_of_bin(node.id)
         text, before = self.text(node.id), self.path(action.was)
         there = words_of(text[: same_start(text, self.text(action.was))])
-        fresh = [above for above in self.upward(node.id) if above.id not in before]
+        fresh = (n for n in self.line(node.id) if n.id not in before)
         typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
         action.words = max(0, self.words(node.id) - there - typed)
         action.became = node.id
         return node.id
 
     def _take_out_of_bin(self, node: NodeId) -> None:
-        for above in list(self.upward(node)):
+        for above in self.line(node):
             self.set(above, state=State.LIVING)
 
     def visit(self, node: NodeId) -> None:
@@ -294,7 +289,7 @@ class Story(TextTree):
             found = self.check_living(node)
             if found.parent is None:
                 raise Refused("the root of the story cannot be deleted")
-            if any(above is found for above in self.upward(action.was)):
+            if node in self.path(action.was):
                 action.became = found.parent
             self.set(found, state=State.BINNED)
 
@@ -314,28 +309,19 @@ class Story(TextTree):
         """Chapters and scenes of the text up to the current node, with their words."""
         return outline.outline(self.text(self.current))
 
-    def begin_chapter(self, at: int, title: str) -> int:
-        """Write the heading of a chapter before the paragraph at character ``at``; a scene without a title.
+    def put_heading(self, place: int, title: str) -> int:
+        """Give the chapter whose line holds character ``place`` a title; empty for a scene break.
 
-        At the end of the text it follows the last paragraph. Returns where its line begins.
+        Anywhere else a chapter begins, before the paragraph there; at the end of the text behind the last
+        one. Returns where its line begins.
         """
         with self.verb("heading", self.current):
-            text = self.text(self.current)
-            if not 0 <= at <= len(text):
-                raise Refused(f"the text has no character {at}")
-            at, words = outline.heading_at(text, at, title)
+            if (here := next((c for c in self.outline() if c.begin <= place <= c.end), None)) is not None:
+                self.replace(Edit(here.begin, here.end, outline.heading_of(title, here.level or 1)))
+                return here.begin
+            at, words = outline.heading_at(self.text(self.current), place, title)
             self.replace(Edit(at, at, words))
             return at + len(words) - len(words.lstrip("\n"))
-
-    def set_heading(self, at: int, title: str) -> None:
-        """Give the chapter whose line begins at character ``at`` another title; empty for a scene break."""
-        with self.verb("heading", self.current):
-            found = next((c for c in self.outline() if c.begin == at), None)
-            if found is None:
-                raise Refused("there is no chapter")
-            signs = "#" * (found.level or 1) if title.strip() else ""
-            line = f"{signs} {' '.join(title.split())}" if signs else outline.heading_of("")
-            self.replace(Edit(at, found.end, line))
 
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.

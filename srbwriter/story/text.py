@@ -153,7 +153,7 @@ class TextTree(Tree):
 
     def _line(self, edits: Iterable[Edit]) -> Line:
         """Return the text up to the current node. Raises Refused unless all ``edits`` are within it."""
-        line, at = Line([*self.upward(self.current)][-2::-1]), 0
+        line, at = Line(self.line(self.current)[1:]), 0
         for edit in edits:
             if not at <= edit.start <= edit.end <= line.starts[-1]:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")

@@ -9,11 +9,12 @@ as one batch. Nothing here knows a file.
 from __future__ import annotations
 
 import time
-from bisect import insort
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import takewhile
 from threading import RLock
 from typing import Any
 
@@ -106,12 +107,11 @@ class Tree:
         self._values: dict[str, JsonValue] = self._tables["value"]
         self._days: dict[str, Progress] = self._tables["day"]
         self._actions: dict[int, Action] = self._tables["action"]
-        self._children: dict[NodeId, list[NodeId]] = {}
+        self._children: dict[NodeId | None, set[NodeId]] = {}
         same: dict[str, Any] = {}
-        for node in sorted(self._nodes.values(), key=lambda n: (n.place, n.id)):
+        for node in self._nodes.values():
             node.sampling = same.setdefault(repr(node.sampling), node.sampling)
-            if node.parent is not None:
-                self._children.setdefault(node.parent, []).append(node.id)
+            self._children.setdefault(node.parent, set()).add(node.id)
         self._next = max(self._nodes, default=0) + 1
         self._last_change = self.clock()
         if self._nodes and "current" not in self._values:  # then the newest node that was read is likeliest
@@ -231,21 +231,16 @@ class Tree:
                 del rows[key]
             return
         node = rows[key]
-        moves = name in ("parent", "place", "made")
-        if moves and node.parent is not None:
+        if name in ("parent", "made"):
             self._children[node.parent].remove(key)
         if name == "made":  # and the verb that made it has failed
             del rows[key]
             return
         setattr(node, name, value)
-        node.counted = None if name == "text" else node.counted
-        if moves:
-            self._hang(node)
-
-    def _hang(self, node: Node) -> None:
-        if node.parent is not None:
-            siblings = self._children.setdefault(node.parent, [])
-            insort(siblings, node.id, key=lambda number: (self._nodes[number].place, number))
+        if name == "parent":
+            self._children.setdefault(value, set()).add(key)
+        elif name == "text":
+            node.counted = None
 
     def add_node(
         self, parent: NodeId | None, spans: Spans, author: Author, *, like: Node | None = None,
@@ -258,12 +253,12 @@ class Tree:
         if like is not None:
             fields = {"model": like.model, "sampling": like.sampling, "seed": like.seed} | fields
         if "place" not in fields:
-            fields["place"] = self.last_place(parent or 0)
+            fields["place"] = self.last_place(parent)
         node = Node(self._next, parent, author=author, created=time.time(), **fields)
         node.spans = spans
         self._next += 1
         self._nodes[node.id] = node
-        self._hang(node)
+        self._children.setdefault(parent, set()).add(node.id)
         self._old["node", node.id, "made"] = None
         if self._action is not None:
             self._before[node.id, "made"] = int(undone)
@@ -361,10 +356,9 @@ class Tree:
         """The number of the last action that was done and not undone; 0 at the beginning."""
         return int(self._values.get("done") or 0)
 
-    def last_place(self, parent: NodeId) -> int:
+    def last_place(self, parent: NodeId | None) -> int:
         """Return a place after all children of ``parent``."""
-        siblings = self._children.get(parent)
-        return self._nodes[siblings[-1]].place + 1 if siblings else 0
+        return max((self._nodes[n].place for n in self._children.get(parent, ())), default=-1) + 1
 
     def __len__(self) -> int:
         """Count all nodes, including the root and those in the bin."""
@@ -392,77 +386,61 @@ class Tree:
 
     def all_children(self, node: NodeId) -> list[NodeId]:
         """Return the children in order, in every state."""
-        return list(self._children.get(node, ()))
+        return sorted(self._children.get(node, ()), key=lambda child: (self._nodes[child].place, child))
 
     def children(self, node: NodeId) -> list[NodeId]:
         """Return the living children in order."""
         self.node(node)
-        return [c for c in self._children.get(node, ()) if self._nodes[c].state == State.LIVING]
+        with self.lock:
+            return [child for child in self.all_children(node) if self._nodes[child].state == State.LIVING]
 
-    def upward(self, node: NodeId) -> Iterator[Node]:
-        """Yield the nodes from ``node`` to the root."""
-        here: Node | None = self.node(node)
-        while here is not None:
-            yield here
-            here = self._nodes[here.parent] if here.parent is not None else None
-
-    def path(self, node: NodeId) -> list[NodeId]:
+    def line(self, node: NodeId) -> list[Node]:
         """Return the nodes from the root to ``node``."""
         with self.lock:
-            return [above.id for above in self.upward(node)][::-1]
+            line = [self.node(node)]
+            while (parent := line[-1].parent) is not None:
+                line.append(self._nodes[parent])
+            return line[::-1]
+
+    def path(self, node: NodeId) -> list[NodeId]:
+        """Return the numbers of the nodes from the root to ``node``."""
+        return [above.id for above in self.line(node)]
 
     def is_living(self, node: NodeId) -> bool:
         """Whether ``node`` is part of the readable tree: neither it nor an ancestor is in the bin."""
-        with self.lock:
-            return node in self._nodes and all(n.state == State.LIVING for n in self.upward(node))
+        return node in self._nodes and all(above.state == State.LIVING for above in self.line(node))
 
     def nearest_living(self, node: NodeId) -> NodeId:
         """Return ``node``, or its nearest ancestor in the readable tree."""
-        found = None
-        for above in self.upward(node if node in self._nodes else ROOT):
-            if above.state != State.LIVING:
-                found = None
-            elif found is None:
-                found = above.id
-        return found or ROOT
+        line = self.line(node if node in self._nodes else ROOT)
+        return [above.id for above in takewhile(lambda above: above.state == State.LIVING, line)][-1]
 
-    def text(self, node: NodeId, chars: int | None = None) -> str:
-        """Return the text from the root to ``node``; with ``chars``, at least that many from its end."""
+    def text(self, node: NodeId) -> str:
+        """Return the text from the root to ``node``."""
         with self.lock:
-            texts: list[str] = []
-            for above in self.upward(node):
-                texts.append(above.text)
-                if chars is not None and (chars := chars - len(above.text)) <= 0:
-                    break
-            return "".join(reversed(texts))
+            return "".join([above.text for above in self.line(node)])
 
     def chars(self, node: NodeId) -> int:
         """Count the characters from the root to ``node``."""
-        with self.lock:
-            return sum(len(above.text) for above in self.upward(node))
+        return sum(len(above.text) for above in self.line(node))
 
     def words(self, node: NodeId) -> int:
         """Count the words from the root to ``node``."""
-        with self.lock:
-            return Count.total([n.count for n in self.upward(node)][::-1]).words
+        return Count.total(above.count for above in self.line(node)).words
 
     def settings(self, node: NodeId) -> StorySettings:
         """Return the settings in force at ``node``: its own over those of its ancestors."""
-        total = StorySettings()
-        for above in [*self.upward(node)][::-1]:
-            if above.own_settings:
-                total = above.settings.inherit(total)
-        return total
+        own = (above.settings for above in self.line(node) if above.own_settings)
+        return reduce(lambda total, nearer: nearer.inherit(total), own, StorySettings())
 
-    def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
+    def reading_order(self, top: NodeId = ROOT) -> list[NodeId]:
         """Return the living nodes of the subtree of ``top``, depth first."""
         with self.lock:
-            found: list[NodeId] = []
-            stack = [self.node(top).id]
+            found, stack = list[NodeId](), [self.node(top).id]
             while stack:
                 found.append(stack.pop())
-                stack.extend(reversed(self.children(found[-1])))
-            return iter(found)
+                stack += reversed(self.children(found[-1]))
+            return found
 
     def bookmarks(self) -> list[NodeId]:
         return [node for node in self.reading_order() if self._nodes[node].bookmark]
@@ -471,7 +449,7 @@ class Tree:
         """Return the topmost nodes in the bin, newest first."""
         with self.lock:
             inside = {node.id for node in self._nodes.values() if node.state == State.BINNED}
-            tops = [n for n in inside if not any(a.id in inside for a in self.upward(self.parent(n) or ROOT))]
+            tops = [n for n in inside if inside.isdisjoint(self.path(n)[:-1])]
             return sorted(tops, reverse=True)
 
     def value(self, key: str, *, local: bool = False) -> object:

@@ -95,13 +95,6 @@ def test_history_survives_the_file_and_redo_does_what_was_undone_last(story: Sto
         assert again.children(ROOT) == []
 
 
-def test_parts_of_the_text(story: Story) -> None:
-    node = ROOT
-    for number in range(20):
-        [node] = story.add(node, [f"{number:03d}"])
-    assert story.text(node, 4) == "018019"
-
-
 def test_words_between_the_models_nodes_are_kept_while_the_later_is_written(story: Story) -> None:
     [above] = story.add(ROOT, ["It rained."], "model", stand=True)
     below = story.begin_branch(above)
