@@ -59,16 +59,12 @@ The first is of DeepSeek-R1 and Qwen's templates, the second of gpt-oss (the har
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
-    """One source of the context; ``fits`` is False for text without room (its tokens are 0).
-
-    ``ident`` is the id of a lorebook entry or of a node.
-    """
+    """One source of the context; ``fits`` is False for text without room (its tokens are 0)."""
 
     source: str
     text: str
     tokens: int
     fits: bool
-    ident: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +321,8 @@ class Prompter:
         """Return the sizes of the prompt by source, for display."""
         settings = self.story.settings(node)
         assembly = self.assemble(node, settings, stop)
-        parts = [PromptPart(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
-        parts += [PromptPart(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
+        parts = [PromptPart(f.source, f.text, 0, False) for f in assembly.dropped]
+        parts += [PromptPart(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
         return PromptAccount(
             parts, len(assembly.tokens), self.engine.n_ctx, list(assembly.problems),
             self.frame.describe(settings), self.frame.apply(settings).template is not None,

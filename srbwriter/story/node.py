@@ -21,7 +21,7 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.spans import Spans, decode, encode, text_of
-from srbwriter.story.words import count
+from srbwriter.story.words import Count, count
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Node:
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     created: float = 0.0
     streaming: str | None = None
-    counted: tuple[int, int] | None = field(default=None, compare=False)
+    counted: Count | None = field(default=None, compare=False)
 
     @property
     def spans(self) -> Spans:
@@ -82,11 +82,10 @@ class Node:
         self.own_settings = settings_json(settings)
 
     @property
-    def count(self) -> tuple[int, int]:
+    def count(self) -> Count:
         """The words of the text and the state at its edges, as :meth:`~.words.Count.total` adds them up."""
         if self.counted is None:
-            found = count(self.text)
-            self.counted = found.words, found.edges
+            self.counted = count(self.text)
         return self.counted
 
 
