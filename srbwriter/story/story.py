@@ -8,14 +8,15 @@ here knows an engine or a screen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from srbwriter.story import backup, outline, search
-from srbwriter.story.disk import making, saving, state_of
+from srbwriter.story.disk import FileLock, StoryFile, making, saving, state_of, write_story
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit, same_start
-from srbwriter.story.journal import Journal, SaveState
+from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     Author,
@@ -33,19 +34,16 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.open import Opened, create_story, locked, open_story
 from srbwriter.story.spans import beginning, changed, fit, plain, tidy
-from srbwriter.story.store import new_token, write_whole
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Action, Rows
-from srbwriter.story.upgrade import read_story
 from srbwriter.story.words import well_formed, words_of
 
 
 class Story(TextTree):
     """An open story. Verbs raise Refused, which is a StoryError, and StoryError in a view."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: StoryFile) -> None:
         super().__init__()
         self.file = opened.path
         """The story file: a second one, after another program has replaced the first."""
@@ -57,15 +55,13 @@ class Story(TextTree):
         self._shown: JsonObject = {}
         self._show(opened)
 
-    def _show(self, opened: Opened) -> None:
+    def _show(self, opened: StoryFile) -> None:
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
-        self._take_in(opened.image.rows)
-        self.read_only, self.damage = opened.read_only, opened.image.damage
-        self.second_file, self._shown = opened.second_file, opened.image.summary
+        self._take_in(opened.rows)
+        self.read_only, self.damage = opened.read_only, opened.damage
+        self.second_file, self._shown = opened.second_file, opened.summary
         if opened.lock is not None:
-            self._journal = Journal(
-                self.file, opened.image, opened.lock, self._rows, self._summary, self._moved
-            )
+            self._journal = Journal(opened, self._rows, self._summary, self._moved)
 
     def _summary(self) -> JsonObject:
         """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
@@ -137,16 +133,15 @@ class Story(TextTree):
         """
         if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
             return False
-        now = state_of(self.file)
-        lock, _ = locked(self.file)
+        now, lock = state_of(self.file), None
+        with suppress(OSError):
+            lock = FileLock(self.file)
         if now is None or (lock is None and now == self._seen):
             if lock is not None:  # the story was moved or deleted there
-                lock.release()
+                lock.close()
             return False
-        if lock is not None:
-            opened = open_story(self.file, readonly=False, lock=lock)
-        else:
-            opened = Opened(self.file, read_story(self.file), read_only=self.read_only)
+        opened = open_story(self.file, readonly=lock is None, lock=lock)
+        opened.read_only = self.read_only if lock is None else opened.read_only
         with self.lock:
             self._seen = now
             self._show(opened)
@@ -423,7 +418,7 @@ class Story(TextTree):
         rows: Rows = {key: row for key, row in self._rows().items() if key[0] != "action"}
         rows["value", "title"] = title
         with saving(target):
-            write_whole(target, rows, new_token())
+            write_story(target, rows)
         return target
 
 

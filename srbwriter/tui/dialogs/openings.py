@@ -75,8 +75,8 @@ async def offer_openings(screen: WriteScreen) -> None:
     session = screen.session
     prompts = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != session.instruct)
     stories = [
-        Choice(path, title or path.stem, "opens your story", str(path))
-        for path, title in library.recent_stories().items()
+        Choice(path, library.info(path).title, "opens your story", str(path))
+        for path in library.recent_stories()
         if path != session.story.file
     ]
 
