@@ -23,9 +23,8 @@ from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.disk import Taken, in_brief, lock_of, making, remove
+from srbwriter.story.disk import Taken, in_brief, lock_of, making, move, remove
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.journal import move
 from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
 from srbwriter.story.story import Story
 

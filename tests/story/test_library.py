@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.story import NotAStory, NotSaved, Story, backup, library
-from srbwriter.story.journal import move
+from srbwriter.story.disk import move
 from srbwriter.story.library import free_path, info, stories
 from srbwriter.story.model import Progress
 from srbwriter.story.tree import IDLE_SECONDS
@@ -130,19 +130,17 @@ def test_a_closed_story_can_be_moved(tmp_path: Path) -> None:
 
 def test_recent_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "MOST_RECENT", 2)
-    assert library.recent_stories() == {}
+    assert library.recent_stories() == []
     files = [tmp_path / f"{name}.srbw" for name in "abc"]
     for path in files:
         path.touch()
-        library.remember(path, path.stem)
-    library.remember(files[1], "again")
-    assert list(library.recent_stories().items()) == [(files[1], "again"), (files[2], "c")]
+        library.remember(path)
+    library.remember(files[1])
+    assert library.recent_stories() == [files[1], files[2]]
     files[1].unlink()
-    assert library.recent_stories() == {files[2]: "c"}
-    library.forget(files[2])
-    assert library.recent_stories() == {}
+    assert library.recent_stories() == [files[2]]
     paths.recent_file().write_text("{]")
-    assert library.recent_stories() == {}
+    assert library.recent_stories() == []
 
 
 # -- progress ------------------------------------------------------------------------------------------
