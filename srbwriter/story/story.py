@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from srbwriter.story import backup, outline, search
-from srbwriter.story.disk import FileLock, StoryFile, making, saving, state_of, write_story
+from srbwriter.story.disk import FileLock, StoryFile, saving, state_of, write_story
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
@@ -94,7 +94,7 @@ class Story(TextTree):
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
         """Create a story file from a draft, which becomes the story. Raises NotAStory or NotMade."""
-        with making(Path(path)):
+        with saving(Path(path), new=True):
             return cls(create_story(Path(path), rows_of(draft)))
 
     @classmethod
