@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from srbwriter.story import backup, outline
-from srbwriter.story.disk import FileLock, StoryFile, making, state_of
+from srbwriter.story.disk import FileLock, StoryFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit, same_start
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
@@ -84,7 +84,7 @@ class Story(TextTree):
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
         """Create a story file from a draft, which becomes the story. Raises NotAStory or NotMade."""
-        with making(Path(path)):
+        with saving(Path(path), new=True):
             return cls(create_story(Path(path), rows_of(draft)))
 
     @classmethod

@@ -99,7 +99,7 @@ def test_the_folder_lists_its_stories(tmp_path: Path) -> None:
     assert listed.keys() == {"One", "Two", "broken"}
     assert (listed["One"].words, listed["One"].nodes, listed["One"].problem) == (3, 2, "")
     assert listed["broken"].problem
-    with pytest.raises(NotAStory):
+    with pytest.raises(OSError, match="No such file"):
         info(tmp_path / "nothing.srbw")
 
 
