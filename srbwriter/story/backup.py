@@ -18,7 +18,7 @@ from uuid import uuid4
 from srbwriter import paths
 from srbwriter.story import disk, library
 from srbwriter.story.disk import SUFFIX, saving
-from srbwriter.story.model import DamagedStory, NotAStory, StoryError
+from srbwriter.story.model import DamagedStory, StoryError
 
 KEEP_DAYS = 14
 DELETED = "deleted"
@@ -39,11 +39,8 @@ class Backup:
 
     @property
     def title(self) -> str:
-        """The title of the story in it; ``?`` if it cannot be read."""
-        try:
-            return library.info(self.path).title
-        except NotAStory:
-            return "?"
+        """The title of the story in it."""
+        return library.title_of(self.path)
 
 
 def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
@@ -154,7 +151,7 @@ def copy_story(source: Path, target: Path, title: str = "") -> Path:
         if file.damage is not None:
             raise DamagedStory(source, file.damage.problem)
         paths.make_folder(target.parent)
-        if file.tokens or title:
+        if file.token or title:
             new = {("value", "title"): title, ("value", "uuid"): str(uuid4())} if title else {}
             disk.write_story(target, file.rows | new)
         else:

@@ -87,24 +87,17 @@ def in_brief(error: OSError) -> str:
 
 
 @contextmanager
-def saving(path: Path) -> Generator[None]:
-    """Turn the system's errors about ``path`` into NotSaved."""
+def saving(path: Path, *, new: bool = False) -> Generator[None]:
+    """Turn the system's errors about ``path`` into NotSaved; into NotMade for a ``new`` story."""
     try:
         yield
+    except NotMade as error:  # of the file that was to take this name
+        raise NotMade(path, error.short, error.full) from error.__cause__
     except OSError as error:
+        if new:
+            raise NotMade(path, in_brief(error), error.errno in _FULL) from error
         cure = "close it there, and try again" if isinstance(error, BlockingIOError) else ""
         raise NotSaved(path, error.strerror or str(error), error.errno in _FULL, cure) from error
-
-
-@contextmanager
-def making(path: Path) -> Generator[None]:
-    """Turn errors while a new story is created into NotMade, with a message about ``path``."""
-    try:
-        with saving(path):
-            yield
-    except NotSaved as error:
-        words = in_brief(error.__cause__) if isinstance(error.__cause__, OSError) else error.short
-        raise NotMade(path, words, error.full) from error.__cause__
 
 
 # -- names and the lock ------------------------------------------------------------------------------
@@ -242,25 +235,22 @@ def summary_of(rows: Rows) -> JsonObject:
 class StoryFile:
     """A story's file: its rows when it was read, and the state in which this program knows it.
 
-    ``tokens`` are those of its whole batches, of which the first ends at byte ``whole`` and the last at
-    ``end``; a file of an older version has none. ``read_only`` says why it has no ``lock``.
+    Its first batch ends at byte ``whole``, the last one at ``end`` with ``token``; an older version has none.
+    ``read_only`` says why it has no ``lock``.
     """
 
     path: Path
     rows: Rows = field(default_factory=dict[tuple[str, Any], Any])
-    tokens: list[str] = field(default_factory=list[str])
+    token: str = ""
     whole: int = 0
     end: int = 0
     seen: FileState = None
     summary: JsonObject = field(default_factory=dict[str, Any])
     damage: Damage | None = None
     lock: FileLock | None = None
+    tokens: list[str] = field(default_factory=list[str])
     read_only: ReadOnly | None = None
     second_file: SecondFile | None = None
-
-    @property
-    def token(self) -> str:
-        return self.tokens[-1] if self.tokens else ""
 
     def is_ours(self) -> bool:
         """Whether the file is still the one that was read or written last."""
@@ -291,7 +281,7 @@ class StoryFile:
                 raise
             self.seen = state_of(file.fileno())
         self.end += len(batches)
-        self.tokens = [token]
+        self.token = token
 
     def note_damage(self, problem: str, doubtful: set[int]) -> None:
         """Note damage, and let every node that was read hang below the root."""
@@ -339,7 +329,7 @@ def write_story(
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     finally:
         part.unlink(missing_ok=True)
-    return StoryFile(path, rows, [token], end, end, state_of(path))
+    return StoryFile(path, rows, token, end, end, state_of(path))
 
 
 def read(path: Path, *, torn: bool | None = None) -> StoryFile:
@@ -367,6 +357,7 @@ def read(path: Path, *, torn: bool | None = None) -> StoryFile:
                     doubtful = unsure | {key for key in doubtful if ("node", key) not in batch}
                     rows |= batch
                     batch, unsure = {}, set[int | None]()
+                    found.token = token
                     found.tokens.append(token)
                     found.whole, found.end, found.summary = found.whole or at, at, as_object(summary)
                 case [str(table), int() | str() as key, row] if good:
@@ -401,6 +392,6 @@ def last_batch(path: Path) -> StoryFile:
         tail = file.read()
     match _read_line(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
         case (["end", str(token), summary], True):
-            return StoryFile(path, tokens=[token], summary=as_object(summary))
+            return StoryFile(path, token=token, summary=as_object(summary))
         case _:
             return read(path)

@@ -10,10 +10,10 @@ that happens while the story is open, it continues in a second file.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -51,15 +51,12 @@ def open_story(
     why = ReadOnly(Blocked.ASKED, f"{name} was opened for reading only") if readonly else None
     try:
         if why is None and lock is None:
-            if os.access(path, os.W_OK):
-                lock = FileLock(path)
-            else:
-                why = ReadOnly(Blocked.NO_PERMISSION, f"{name} may not be written to")
+            path.open("r+b").close()
+            lock = FileLock(path)
     except BlockingIOError as error:
         why = ReadOnly(Blocked.IN_USE, f"{name} is {error.strerror}; this view is for reading only")
     except OSError as error:
-        words = f"the folder of {name} may not be written to ({error.strerror})"
-        why = ReadOnly(Blocked.NO_PERMISSION, words)
+        why = ReadOnly(Blocked.NO_PERMISSION, f"{name} may not be written to ({error.strerror})")
     try:
         file = disk.read(path, torn=torn)
         if file.damage is not None:
@@ -68,7 +65,7 @@ def open_story(
         elif lock is not None:
             try:
                 with saving(path):
-                    if not file.tokens:
+                    if not file.token:
                         file = _upgrade(file, backups or paths.backup_dir())
                     _take_up_changes(file)
             except NotSaved as error:  # the disk takes nothing now
@@ -89,8 +86,6 @@ def open_story(
 def create_story(path: Path, rows: Rows) -> StoryFile:
     """Create a story file with ``rows``. Raises NotAStory if it exists, or OSError."""
     path = paths.expanded(path)
-    if path.is_dir():
-        raise NotAStory(path, "is a folder — name a file in it")
     if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
         paths.make_folder(path.parent)
     file = write_story(path.resolve(), rows)
@@ -115,14 +110,9 @@ def _take_up_changes(file: StoryFile) -> None:
     The file holds them, unless their last token is missing in it. A file that ends with a token of theirs is
     the writer's, and gets them; any other was put in its place, and they go into a second one.
     """
-    path, changes = file.path, disk.changes_of(file.path)
-    if not changes.exists():
-        return
-    try:
-        kept = disk.read(changes, torn=True)
-    except (StoryError, OSError) as error:
-        log.warning("changes of %s cannot be read: %s", path, error)
-        kept = StoryFile(changes)
+    path, kept = file.path, StoryFile(disk.changes_of(file.path))
+    with suppress(FileNotFoundError, StoryError):
+        kept = disk.read(kept.path, torn=True)
     if len(kept.tokens) > 1 and kept.token not in file.tokens:
         rows = file.rows | kept.rows
         if file.token in kept.tokens:
@@ -132,11 +122,10 @@ def _take_up_changes(file: StoryFile) -> None:
             same = kept.rows["value", "uuid"] == file.rows.get(("value", "uuid"))
             kept.rows = rows if same else kept.rows
             kept.note_damage("", set())
-            target = place_of_second(path, kept.rows)
-            write_story(target, kept.rows)
-            log.warning("%s was replaced by another program; what was written here is in %s", path, target)
-            file.second_file = SecondFile(path, target)
-    changes.unlink()
+            file.second_file = SecondFile(path, place_of_second(path, kept.rows))
+            write_story(file.second_file.ours, kept.rows)
+            log.warning("%s", file.second_file)
+    kept.path.unlink(missing_ok=True)
 
 
 # -- write -------------------------------------------------------------------------------------------
@@ -152,9 +141,7 @@ class SaveState:
 
     def __str__(self) -> str:
         if self.trouble is not None:
-            why = self.trouble.short
-            why = why if len(why) <= 40 else f"{why[:39].rstrip()}…"
-            return f"NOT SAVED: {self.seconds:.0f} s, {why}"
+            return f"NOT SAVED: {self.seconds:.0f} s, {self.trouble.short}"
         if self.saved:
             return "saved"
         return "saving" if self.seconds < 2 else f"saving for {self.seconds:.0f} s"
@@ -336,5 +323,6 @@ class Journal:
         self._use(file)
         if lock is not None:
             lock.close()
-        log.warning("%s was replaced by another program; the story goes on in %s", first, file.path)
-        self._moved(SecondFile(first, file.path))
+        second = SecondFile(first, file.path)
+        log.warning("%s", second)
+        self._moved(second)

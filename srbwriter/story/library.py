@@ -33,11 +33,8 @@ class StoryInfo:
 
 
 def info(path: Path) -> StoryInfo:
-    """Read what a list shows of a story file. Raises NotAStory; ``problem`` describes damage."""
-    try:
-        stat = path.stat()
-    except OSError as error:
-        raise NotAStory(path, in_brief(error)) from error
+    """Read what a list shows of a story file. Raises NotAStory or OSError; ``problem`` is damage."""
+    stat = path.stat()
     shown, problem = {}, "is damaged"
     try:
         last = last_batch(path)
@@ -52,12 +49,20 @@ def info(path: Path) -> StoryInfo:
     return StoryInfo(path, title, words, nodes, stat.st_mtime, stat.st_size, problem)
 
 
+def title_of(path: Path) -> str:
+    """Return the title of a story; the name of its file if it cannot be read."""
+    try:
+        return info(path).title
+    except (NotAStory, OSError):
+        return path.stem
+
+
 def stories(folder: Path) -> list[StoryInfo]:
     """Return the stories in ``folder``, and those opened recently elsewhere, last changed first."""
     found: dict[Path, StoryInfo] = {}
     for path in (*folder.glob(f"*{SUFFIX}"), *recent_stories()):
         if path.resolve() not in found:
-            with suppress(NotAStory):
+            with suppress(NotAStory, OSError):
                 found[path.resolve()] = info(path)
     return sorted(found.values(), key=lambda story: (-story.modified, story.title))
 

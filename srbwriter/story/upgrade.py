@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from srbwriter.story.edits import Edit
-from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress, State
+from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_at, heading_line, is_scene_break
 from srbwriter.story.spans import edited, plain
@@ -79,29 +79,17 @@ def _rows(db: sqlite3.Connection) -> Rows:
 
 def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:
     """Write the heading of each chapter as a line before the paragraph in which its words begin."""
-    added: dict[NodeId, dict[int, str]] = {}
     for number, title in chapters.items():
         path = [nodes[number]]
         while path[0].parent is not None:
             path.insert(0, nodes[path[0].parent])
         text = "".join(node.text for node in path)
-        begin = len(text) - len(path[-1].text)
-        while not text[begin:].strip():  # its words begin in a node that follows
-            below = (n for n in nodes.values() if n.parent == path[-1].id and n.state == State.LIVING)
-            if (following := next(below, None)) is None:
-                break
-            path.append(following)
-            text += following.text
-        at, words = heading_at(text, len(text) - len(text[begin:].lstrip()), title)
+        at, heading = heading_at(text, len(text) - len(path[-1].text.lstrip()), title)
         there = text[at:].partition("\n")[0]
         if heading_line(there) or (not title and (is_scene_break(there) or not text[:at].strip())):
             continue  # it has one, or is a scene at the very beginning, which has no break before it
         for node in path:
             if at < len(node.text) or node is path[-1]:
-                added.setdefault(node.id, {}).setdefault(at, words)
+                node.spans = edited(node.spans, [Edit(at, at, heading)], [plain(heading, "writer")])
                 break
             at -= len(node.text)
-    for number, places in added.items():
-        node = nodes[number]
-        edits = [Edit(at, at, words) for at, words in sorted(places.items())]
-        node.spans = edited(node.spans, edits, [plain(edit.text, "writer") for edit in edits])
