@@ -144,8 +144,10 @@ class TextTree(Tree):
             for low, high, number in reversed(groups):  # deepest first
                 nodes, below = line[low : high + 1], self.all_children(line[high].id)
                 own = [Edit(e.start - starts[low], e.end - starts[low], e.text) for e in edits[number:behind]]
-                whole = tidy(span for node in nodes for span in node.spans)
-                spans = edited(whole, own, inserts[number:behind], self.token_sizes)
+                spans = inserts[number]
+                if own[0].end - own[0].start < starts[high + 1] - starts[low]:  # else nothing of them stays
+                    whole = tidy(span for node in nodes for span in node.spans)
+                    spans = edited(whole, own, inserts[number:behind], self.token_sizes)
                 is_end, in_place = high == len(line) - 1, low == high and nodes[0].author != "model"
                 if in_place:
                     self.put_spans(nodes[0], spans)
