@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from srbwriter.story.model import (
-    AUTHORS,
-    ROOT,
     Author,
     JsonObject,
     JsonValue,
@@ -107,17 +107,11 @@ def node_of(row: list[Any]) -> Node:
 
 def fits(row: Any) -> bool:
     """Whether a row whose checksum is wrong is a node's all the same: the values are of the right types."""
-    usual = row_of(Node(ROOT, ROOT, seed=0, own_settings={}))
-    usual[_RUNS] = ""
-    optional = ("parent", "runs", "seed", "own_settings")
-    values = as_list(row)
-    return (
-        len(values) == len(usual) and values[_FIELDS.index("author")] in AUTHORS
-        and all(
-            type(value) is type(like) or (value is None and name in optional)
-            for name, value, like in zip(_FIELDS, values, usual, strict=True)
-        )
-    )  # fmt: skip
+    try:
+        msgspec.convert(dict(zip(_FIELDS, as_list(row), strict=True)), Node)
+    except ValueError:
+        return False
+    return True
 
 
 def packed(runs: bytes) -> str:

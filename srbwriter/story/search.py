@@ -66,7 +66,7 @@ def _places(line: str, case: bool) -> dict[int, int]:
     return {**places, at: len(line)}
 
 
-def search(tree: Tree, query: str, limit: int) -> dict[NodeId, str]:
+def search_tree(tree: Tree, query: str, limit: int = 50) -> dict[NodeId, str]:
     """Return living nodes, newest first, with words that begin as those of ``query``; ``"…"`` is a phrase.
 
     Each comes with its text around the first match.
