@@ -69,7 +69,7 @@ def open_story(
                         file = _upgrade(file, backups or paths.backup_dir())
                     _take_up_changes(file)
             except NotSaved as error:  # the disk takes nothing now
-                words = f"{name} was opened for reading only: {error.short}"
+                words = f"{name} was opened for reading only: {error.short}; no word of it is lost"
                 why = ReadOnly(Blocked.NO_PERMISSION, words)
         file.rows = {key: row for key, row in file.rows.items() if row is not None}
         file.read_only = why
