@@ -98,7 +98,7 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
     anything.
     """
     session = screen.session
-    story, own = session.story, session.story.own_settings(ROOT)
+    story, own = session.story, session.story.node(ROOT).settings
     session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
     screen.app.knobs.keep()
