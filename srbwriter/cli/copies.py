@@ -89,7 +89,7 @@ def _restore(file: Path) -> None:
     if copy is None:
         raise Failure(f"{file}: there is no such copy — `srbwriter backup list` shows them", Exit.USAGE)
     made = restore(copy, paths.library_dir())
-    library.remember(made, library.info(made).title)
+    library.remember(made)
     print(made.resolve())
 
 
@@ -107,7 +107,6 @@ def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     file, folder = _sound(arguments.story, "deleted")
     copy = discard(file, folder)
-    library.forget(file)
     print(copy)
     say(f"it was deleted; srbwriter backup restore {shlex.quote(str(copy))} brings it back")
     return Exit.OK

@@ -28,7 +28,7 @@ def open_story(path: Path | None) -> Story:
         title = path.stem.replace("-", " ")  # unlike titles, file names have no spaces
     path = paths.expanded(path)
     story = Story.open(path) if path.exists() else Story.create(path, title)
-    library.remember(path, story.title)
+    library.remember(path)
     if story.read_only is None and len(story) > 1:
         _copy_of_the_day(story)
     return story

@@ -6,30 +6,26 @@ made, because the times of a file change when it is moved. Callers decide when t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from srbwriter import paths
-from srbwriter.story import library
-from srbwriter.story.disk import LONGEST_NAME, remove, saving, state_of
-from srbwriter.story.journal import FileLock
-from srbwriter.story.model import DamagedStory, NotAStory, StoryError
-from srbwriter.story.store import SUFFIX, new_token, write_whole
-from srbwriter.story.upgrade import read_story
+from srbwriter.story import disk, library
+from srbwriter.story.disk import SUFFIX, saving
+from srbwriter.story.model import DamagedStory, StoryError
 
 KEEP_DAYS = 14
 DELETED = "deleted"
 """The name of the copy that a deleted story becomes. Named copies are never removed."""
 
 _OWNER = ".story"
-_MOMENT = "%Y-%m-%d %H.%M.%S"
-_NAME = re.compile(r"day (\d{4}-\d\d-\d\d)|named (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d) (.+)")
+_NAME = re.compile(r"(?:day|named) (\d{4}-\d\d-\d\d)(?: (\d\d\.\d\d\.\d\d) (.+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +39,8 @@ class Backup:
 
     @property
     def title(self) -> str:
-        """The title of the story in it; ``?`` if it cannot be read."""
-        try:
-            return library.info(self.path).title
-        except NotAStory:
-            return "?"
+        """The title of the story in it."""
+        return library.title_of(self.path)
 
 
 def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
@@ -55,22 +48,20 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
 
     Raises NotSaved or DamagedStory.
     """
-    target = folder / f"day {time.strftime('%Y-%m-%d', time.localtime(now))}{SUFFIX}"
-    there = target.exists()
-    if not there:
-        copy_story(source, target)
+    target = folder / f"{time.strftime('day %Y-%m-%d', time.localtime(now))}{SUFFIX}"
+    made = None if target.exists() else copy_story(source, target)
     _claim(folder, source)
     others = [copy.path for copy in backups(folder) if not copy.name and copy.path != target]
-    for old in others[max(keep, 1) - 1 :]:
+    for old in others[keep - 1 :]:
         old.unlink(missing_ok=True)
-    return None if there else target
+    return made
 
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
     """Make a named copy, which stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
-    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], LONGEST_NAME)
-    stem = f"named {time.strftime(_MOMENT, time.localtime(now))} {slug or 'snapshot'}"
-    target = copy_story(source, library.numbered(folder, stem, " "))
+    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], disk.LONGEST_NAME) or "snapshot"
+    stem = time.strftime("named %Y-%m-%d %H.%M.%S ", time.localtime(now)) + slug
+    target = copy_story(source, library.numbered(folder, stem))
     _claim(folder, source)
     return target
 
@@ -80,13 +71,9 @@ def discard(source: Path, folder: Path) -> Path:
 
     Raises NotSaved if it is open or there is no room, or DamagedStory; then the file stays.
     """
-    with saving(source):
-        lock = FileLock(source.resolve())
-        try:
-            copy = snapshot(source, folder, DELETED)
-            remove(source)
-        finally:
-            lock.release()
+    with saving(source), closing(disk.FileLock(source.resolve())):
+        copy = snapshot(source, folder, DELETED)
+        disk.remove(source)
     return copy
 
 
@@ -101,16 +88,16 @@ def restore(copy: Backup, folder: Path) -> Path:
         copy_story(copy.path, original)
         copy.path.unlink()
         return original
-    title = f"{copy.title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
+    title = time.strftime(f"{copy.title} %Y-%m-%d %H.%M", time.localtime(copy.at))
     return copy_story(copy.path, library.free_path(folder, title), title)
 
 
 def backups(folder: Path) -> list[Backup]:
     """Return all copies in ``folder``, newest first, by the dates in their names."""
     found: list[Backup] = []
-    for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
+    for path in folder.glob(f"*{SUFFIX}"):
         if match := _NAME.fullmatch(path.stem):
-            at = time.mktime(time.strptime(match[2] or f"{match[1]} 00.00.00", _MOMENT))
+            at = time.mktime(time.strptime(f"{match[1]} {match[2] or '00.00.00'}", "%Y-%m-%d %H.%M.%S"))
             found.append(Backup(path, match[3] or "", at, path.stat().st_size))
     return sorted(found, key=lambda copy: (copy.at, copy.path.name), reverse=True)
 
@@ -118,8 +105,8 @@ def backups(folder: Path) -> list[Backup]:
 def newest_good(folder: Path) -> Backup | None:
     """Return the newest copy in ``folder`` that can be read whole."""
     for copy in backups(folder):
-        with contextlib.suppress(StoryError):
-            if read_story(copy.path).damage is None:
+        with suppress(StoryError, OSError):
+            if disk.read(copy.path).damage is None:
                 return copy
     return None
 
@@ -131,18 +118,17 @@ def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     subfolder names its file.
     """
     begin = str(uuid or "")
-    below = [b for b in sorted(folder.iterdir()) if b.name.startswith(begin)] if folder.is_dir() else []
-    owners = {sub: _owner(sub) for sub in below}
-    ours = [sub for sub, owner in owners.items() if owner and state_of(owner) == state_of(file)]
-    left = [sub for sub, owner in owners.items() if begin and (owner is None or not owner.exists())]
-    free = folder / (f"{begin or file.stem} {len(below) + 1}" if begin and below else begin or file.stem)
-    return [*ours, *left, free][0]
+    owners = {below: _owner(below) for below in sorted(folder.glob(f"{begin}*"))}
+    ours = [below for below, owner in owners.items() if owner and disk.state_of(owner) == disk.state_of(file)]
+    left = [below for below, owner in owners.items() if begin and not (owner and owner.exists())]
+    name = begin or file.stem
+    return [*ours, *left, folder / (f"{name} {len(owners) + 1}" if begin and owners else name)][0]
 
 
 def _claim(folder: Path, file: Path) -> None:
     """Record in ``folder`` that its copies are of the story in ``file``."""
     if _owner(folder) != file:
-        with contextlib.suppress(OSError):  # any story may then claim the folder
+        with suppress(OSError):  # any story may then claim the folder
             paths.write_atomic(folder / _OWNER, os.fsencode(file))
 
 
@@ -157,27 +143,19 @@ def _owner(folder: Path) -> Path | None:
 def copy_story(source: Path, target: Path, title: str = "") -> Path:
     """Copy a story whole to the new file ``target``, also while it is being written to.
 
-    With a ``title`` it becomes a story of its own. Raises NotAStory if ``target`` exists, NotSaved or
-    DamagedStory.
+    With a ``title`` it becomes a story of its own. A file of an older version stays what it is without one.
+    Raises NotAStory if ``target`` exists, NotSaved or DamagedStory.
     """
-    image = read_story(source)
-    if image.damage is not None:
-        raise DamagedStory(source, image.damage.problem)
-    if title:
-        image.rows |= {("value", "title"): title, ("value", "uuid"): str(uuid4())}
     with saving(target):
+        file = disk.read(source)
+        if file.damage is not None:
+            raise DamagedStory(source, file.damage.problem)
         paths.make_folder(target.parent)
-        write_whole(target, image.rows, new_token())
+        if file.token or title:
+            new = {("value", "title"): title, ("value", "uuid"): str(uuid4())} if title else {}
+            disk.write_story(target, file.rows | new)
+        else:
+            for suffix in ("", "-wal", "-journal"):
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(f"{source}{suffix}", f"{target}{suffix}")
     return target
-
-
-def keep_old(path: Path, uuid: object, folder: Path) -> None:
-    """Copy the file of an older version as it is, with SQLite's log beside it. Raises NotSaved."""
-    own = own_folder(uuid, path, folder)
-    target = own / f"named {time.strftime(_MOMENT)} before the upgrade from version 7{SUFFIX}"
-    with saving(target):
-        paths.make_folder(own)
-        for suffix in ("", "-wal", "-journal"):
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copyfile(f"{path}{suffix}", f"{target}{suffix}")
-    _claim(own, path)

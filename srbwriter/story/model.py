@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
 
 JsonValue = Any
 """Any JSON value."""
@@ -16,8 +17,6 @@ JsonObject = dict[str, JsonValue]
 
 Author = Literal["writer", "model", "edited", "imported"]
 """The origin of a text; ``edited`` is model text that a person changed."""
-
-AUTHORS: tuple[str, ...] = get_args(Author)
 
 NodeId: TypeAlias = int
 """Nodes are numbered in order of creation; a number is never used twice in one story."""
@@ -40,14 +39,11 @@ def no_progress(share: float) -> None:
 
 
 class State(IntEnum):
-    """Whether a node is in the tree, in the bin, or joined to another node."""
+    """Whether a node is in the tree, in the bin, or a version that was undone."""
 
     LIVING = 0
     BINNED = 1  # deleted or undone by the writer; restorable
-    ABSORBED = 2  # its text is part of another node now; only undo and redo bring it back
-
-
-# -- what a node holds -------------------------------------------------------------------------------
+    ABSORBED = 2  # another node has its text; only undo and redo bring it back
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +142,13 @@ class StorySettings:
 
 def settings_json(settings: StorySettings) -> JsonObject | None:
     """Return the set fields of ``settings`` as JSON; None if there are none."""
-    values = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
-    return values or None
+    values = msgspec.to_builtins(settings)
+    return {key: value for key, value in values.items() if value not in (None, [], {})} or None
 
 
 def settings_from(values: JsonObject | None) -> StorySettings:
-    """The inverse of :func:`settings_json`."""
-    values = deepcopy(values or {})
-    lore = cast(list[dict[str, Any]], values.get("lore", []))
-    known = LoreEntry.__dataclass_fields__  # older programs had others
-    values["lore"] = [LoreEntry(**{k: v for k, v in entry.items() if k in known}) for entry in lore]
-    if values.get("template"):
-        values["template"] = Template(**values["template"])
-    return StorySettings(**values)
+    """The inverse of :func:`settings_json`; fields of older programs are ignored."""
+    return msgspec.convert(values or {}, StorySettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +172,6 @@ def as_object(value: JsonValue) -> JsonObject:
 def as_list(value: JsonValue) -> list[JsonValue]:
     """The value if it is a JSON list, else an empty one."""
     return cast(list[JsonValue], value) if isinstance(value, list) else []
-
-
-# -- reports of a story ------------------------------------------------------------------------------
 
 
 class Blocked(StrEnum):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from srbwriter.story.model import (
-    AUTHORS,
-    ROOT,
     Author,
     JsonObject,
     JsonValue,
@@ -21,7 +21,7 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.spans import Spans, decode, encode, text_of
-from srbwriter.story.words import count
+from srbwriter.story.words import Count, count
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Node:
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     created: float = 0.0
     streaming: str | None = None
-    counted: tuple[int, int] | None = field(default=None, compare=False)
+    counted: Count | None = field(default=None, compare=False)
 
     @property
     def spans(self) -> Spans:
@@ -82,11 +82,10 @@ class Node:
         self.own_settings = settings_json(settings)
 
     @property
-    def count(self) -> tuple[int, int]:
+    def count(self) -> Count:
         """The words of the text and the state at its edges, as :meth:`~.words.Count.total` adds them up."""
         if self.counted is None:
-            found = count(self.text)
-            self.counted = found.words, found.edges
+            self.counted = count(self.text)
         return self.counted
 
 
@@ -108,17 +107,11 @@ def node_of(row: list[Any]) -> Node:
 
 def fits(row: Any) -> bool:
     """Whether a row whose checksum is wrong is a node's all the same: the values are of the right types."""
-    usual = row_of(Node(ROOT, ROOT, seed=0, own_settings={}))
-    usual[_RUNS] = ""
-    optional = ("parent", "runs", "seed", "own_settings")
-    values = as_list(row)
-    return (
-        len(values) == len(usual) and values[_FIELDS.index("author")] in AUTHORS
-        and all(
-            type(value) is type(like) or (value is None and name in optional)
-            for name, value, like in zip(_FIELDS, values, usual, strict=True)
-        )
-    )  # fmt: skip
+    try:
+        msgspec.convert(dict(zip(_FIELDS, as_list(row), strict=True)), Node)
+    except ValueError:
+        return False
+    return True
 
 
 def packed(runs: bytes) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from srbwriter.story.model import ROOT, Refused
+from srbwriter.story.edits import Edit
+from srbwriter.story.model import ROOT, Refused, State
 from srbwriter.story.node import Node
-from srbwriter.story.spans import plain
+from srbwriter.story.spans import edited, plain
 from srbwriter.story.tree import Tree
 from srbwriter.story.words import words_of
 
@@ -85,10 +87,10 @@ def words_with_scenes(found: Sequence[Chapter], index: int) -> int:
     return words
 
 
-def heading_of(title: str) -> str:
+def heading_of(title: str, level: int = 1) -> str:
     """Return the line that begins a chapter called ``title``, or a scene."""
     words = " ".join(title.split())
-    return f"# {words}" if words else SCENE_BREAK
+    return f"{'#' * level} {words}" if words else SCENE_BREAK
 
 
 def heading_at(text: str, at: int, title: str) -> tuple[int, str]:
@@ -112,23 +114,30 @@ def move_chapter(tree: Tree, place: int, later: bool) -> int:
     waiting, at = tree.nodes(tree.path(tree.current)[:0:-1]), 0
     while waiting:
         node = waiting.pop()
-        if edge := next((edge for edge in edges if at < edge < at + len(node.text)), None):
-            waiting.append(tree.split_node(node, edge - at))
+        if inner := [edge - at for edge in edges if at < edge < at + len(node.text)]:
+            waiting += [_copy(tree, node, *ends) for ends in pairwise([0, *inner, len(node.text)])][::-1]
+            continue
         parts[bisect_right(edges, at)].append(node)
         at += len(node.text)
     before, first, second, behind = parts
     ending = "".join(node.text for node in second)[-2:]
     if missing := "\n\n"[len(ending) - len(ending.rstrip("\n")) :]:  # the last chapter of a text
         second.append(tree.add_node(second[-1].id, plain(missing, "writer"), "writer"))
-    above = before[-1].id if before else ROOT
-    for some in (second, first, behind):
-        if some:
-            if some[0].parent != above:
-                tree.set(some[0], parent=above, place=tree.last_place(above))
-            above = some[-1].id
+    above = ROOT
+    for node in (*before, *second, *first, *behind):
+        if node.parent != above:
+            tree.set(node, parent=above, place=tree.last_place(above))
+        above = node.id
     with tree.verb("move_chapter", above) as action:  # the verb around this one
         action.became = above
     return edges[0] + sum(len(node.text) for node in second) if later else edges[0]
+
+
+def _copy(tree: Tree, node: Node, start: int, end: int) -> Node:
+    """Add characters ``start`` to ``end`` of ``node`` as a node that has its place in the text."""
+    edits = [Edit(0, start, ""), Edit(end, len(node.text), "")]
+    spans = edited(node.spans, edits, [(), ()], tree.token_sizes)
+    return tree.add_node(node.parent, spans, node.author, like=node, undone=State.ABSORBED)
 
 
 def _neighbours(text: str, place: int, later: bool) -> tuple[int, int, int]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from srbwriter.story.edits import Edit, edit_between
 from srbwriter.story.model import ROOT, NodeId, Refused, Span, State
 from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, edited, plain, text_of
-from srbwriter.story.tree import Action, Tree, Typing
+from srbwriter.story.tree import Tree
 from srbwriter.story.words import Count, well_formed
 
 PAUSE_SECONDS = 2.0
@@ -34,8 +35,8 @@ _ENDS = (".", "!", "?", "\u2026", "\n", "\u3002")
 _KEPT = "place", "finish_reason", "visited", "bookmark", "title", "note", "labels", "own_settings", "meta"
 """What an edited sibling takes over."""
 
-_Change = tuple[Edit, Spans]
-"""An edit, and the spans that it inserts."""
+_Changes = dict[int, list[tuple[Edit, Spans]]]
+"""Edits of nodes, by the places of these in a line, with the spans that each inserts."""
 
 
 class Line:
@@ -65,15 +66,15 @@ class Line:
         ended = next((n for n in reversed(there) if nodes[n].streaming is None), there[-1])
         return within or [next((n for n in there if nodes[n].author != "model"), ended)]
 
-    def changes(self, changes: Iterable[_Change]) -> dict[int, list[_Change]]:
-        """Return the changes of the text as those of its nodes.
+    def changes(self, edits: Iterable[tuple[Edit, Spans]]) -> _Changes:
+        """Return edits of the text as those of its nodes.
 
         New words go into the first of the nodes whose text they replace.
         """
-        found: dict[int, list[_Change]] = {}
-        for (start, stop, words), spans in changes:
+        found: _Changes = {}
+        for (start, stop, words), spans in edits:
             for place in self.touched(start, stop):
-                begin, end = self.starts[place], self.starts[place + 1]
+                begin, end = self.starts[place : place + 2]
                 edit = Edit(max(start - begin, 0), min(stop, end) - begin, words)
                 found.setdefault(place, []).append((edit, spans))
                 words, spans = "", ()
@@ -85,13 +86,24 @@ class Line:
         return Count.total(node.count for node in self.nodes[max(low - 1, 0) : high + 2]).words
 
 
+@dataclass(slots=True)
+class Typing:
+    """What the last action typed, which further typing continues: a range of characters of a node."""
+
+    node: NodeId
+    start: int
+    end: int
+    before: str | None  # the text of the node before it, if an undo of the action gives exactly that
+    at: float
+
+
 class TextTree(Tree):
     """A tree whose text can be edited."""
 
     typing_clock: Callable[[], float] = staticmethod(time.monotonic)
+    _typing: Typing | None = None
 
     def end_typing(self) -> None:
-        """Let the next keystroke start an action of its own."""
         self._typing = None
 
     def replace(self, *edits: Edit) -> NodeId:
@@ -141,7 +153,7 @@ class TextTree(Tree):
 
     def _line(self, edits: Iterable[Edit]) -> Line:
         """Return the text up to the current node. Raises Refused unless all ``edits`` are within it."""
-        line, at = Line([*self.upward(self.current)][-2::-1]), 0
+        line, at = Line(self.line(self.current)[1:]), 0
         for edit in edits:
             if not at <= edit.start <= edit.end <= line.starts[-1]:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
@@ -161,13 +173,13 @@ class TextTree(Tree):
         with self.verb("type", last.id) as action:
             made = self.add_node(last.id, plain(text, "writer"), "writer")
             action.became, action.words = made.id, Line([last, made]).words(1, 1) - last.count[0]
-        self._keep_typing(action, made, Edit(0, 0, text), "")
+        self._keep_typing(made, Edit(0, 0, text), "")
         return self.current if self._action is None else action.became
 
-    def _change(self, line: Line, changes: dict[int, list[_Change]], *, typed: bool) -> NodeId:
+    def _change(self, line: Line, changes: _Changes, *, typed: bool) -> NodeId:
         """Change nodes of ``line``; return the node at which it ends now. What is ``typed`` can go on."""
         nodes, low, high = line.nodes, min(changes), max(changes)
-        edit, first = changes[low][0][0], nodes[low]
+        edit, first, whole = changes[low][0][0], nodes[low], len(nodes)
         before = first.text if low == high else None
         typed = typed and len(changes[low]) == 1
         self.check_unwritten(*(nodes[place] for place in changes))
@@ -175,7 +187,6 @@ class TextTree(Tree):
         with self.verb("edit", first.id, again=again) as action:
             words = line.words(low, high)
             twinned: set[NodeId] = set()
-            whole = len(nodes)
             for place in sorted(changes, reverse=True):  # deepest first
                 node, is_end = nodes[place], place == len(nodes) - 1
                 edits, inserts = zip(*changes[place], strict=True)
@@ -193,7 +204,7 @@ class TextTree(Tree):
             action.became = nodes[-1].id if nodes else ROOT
             action.words += line.words(low, high) - words
         if typed and low < len(nodes):
-            self._keep_typing(action, nodes[low], edit, before)
+            self._keep_typing(nodes[low], edit, before)
         return self.current if self._action is None else action.became
 
     def _twin(self, node: Node, spans: Spans, below: Iterable[NodeId]) -> Node:
@@ -209,28 +220,20 @@ class TextTree(Tree):
     def _goes_on(self, edit: Edit, node: Node) -> bool:
         """Whether ``edit`` is a part of the last action."""
         last = self._typing
-        if last is None or (last.node, last.action) != (node.id, self.last_action) or node.author == "model":
+        if last is None or last.node != node.id or self.typing_clock() - last.at > PAUSE_SECONDS:
             return False
-        if (
-            self.typing_clock() - last.at > PAUSE_SECONDS
-            or not last.start <= edit.end
-            or edit.start > last.end
-        ):
-            return False
-        if any(child >= last.later for child in self.all_children(node.id)):
-            return False  # a branch started below it since then follows the words as they are now
         typed = node.text[last.start : last.end]
         following = edit.text or node.text[edit.end : edit.end + 1]
         ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not following.startswith(_ENDS)
         full = len(typed) > UNIT_CHARS and typed[-1:].isspace()
-        return not (ended or full) or len(edit.text) <= edit.end - edit.start
+        adjacent = last.start <= edit.end and edit.start <= last.end
+        return adjacent and (not (ended or full) or len(edit.text) <= edit.end - edit.start)
 
-    def _keep_typing(self, action: Action, node: Node, edit: Edit, before: str | None) -> None:
+    def _keep_typing(self, node: Node, edit: Edit, before: str | None) -> None:
         """Note what has been typed, so that it can go on; if all of it is taken back, undo it."""
-        start, end, later = edit.start, edit.start + len(edit.text), self._next
+        start, end = edit.start, edit.start + len(edit.text)
         if (last := self._typing) is not None:
-            start, end = min(last.start, start), max(last.end, edit.end) + end - edit.end
-            before, later = last.before, last.later
-        self._typing = Typing(action.number, node.id, start, end, before, later, self.typing_clock())
+            start, end, before = min(last.start, start), max(last.end, edit.end) + end - edit.end, last.before
+        self._typing = Typing(node.id, start, end, before, self.typing_clock())
         if node.text == before:
             self.undo()

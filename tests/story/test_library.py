@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.story import NotAStory, NotSaved, Story, backup, library
-from srbwriter.story.journal import move
+from srbwriter.story.disk import move
 from srbwriter.story.library import free_path, info, stories
 from srbwriter.story.model import Progress
 from srbwriter.story.tree import IDLE_SECONDS
@@ -99,7 +99,7 @@ def test_the_folder_lists_its_stories(tmp_path: Path) -> None:
     assert listed.keys() == {"One", "Two", "broken"}
     assert (listed["One"].words, listed["One"].nodes, listed["One"].problem) == (3, 2, "")
     assert listed["broken"].problem
-    with pytest.raises(NotAStory):
+    with pytest.raises(OSError, match="No such file"):
         info(tmp_path / "nothing.srbw")
 
 
@@ -130,31 +130,28 @@ def test_a_closed_story_can_be_moved(tmp_path: Path) -> None:
 
 def test_recent_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "MOST_RECENT", 2)
-    assert library.recent_stories() == {}
+    assert library.recent_stories() == []
     files = [tmp_path / f"{name}.srbw" for name in "abc"]
     for path in files:
         path.touch()
-        library.remember(path, path.stem)
-    library.remember(files[1], "again")
-    assert list(library.recent_stories().items()) == [(files[1], "again"), (files[2], "c")]
+        library.remember(path)
+    library.remember(files[1])
+    assert library.recent_stories() == [files[1], files[2]]
     files[1].unlink()
-    assert library.recent_stories() == {files[2]: "c"}
-    library.forget(files[2])
-    assert library.recent_stories() == {}
+    assert library.recent_stories() == [files[2]]
     paths.recent_file().write_text("{]")
-    assert library.recent_stories() == {}
+    assert library.recent_stories() == []
 
 
 # -- progress ------------------------------------------------------------------------------------------
 
 
-def test_words_by_author_and_by_day(story: Story) -> None:
+def test_words_by_day(story: Story) -> None:
     story.append("one two three")
     [branch] = generated(story, story.current, " four five")
     story.pick(branch)
     story.pick(branch)  # a second time counts for nothing
     assert story.words(branch) == 5
-    assert story.words_by_author() == {"writer": 3, "model": 2}
     assert story.today().words == 5
     for _ in range(3):
         story.undo()

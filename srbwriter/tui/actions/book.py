@@ -31,14 +31,8 @@ def chapter(screen: WriteScreen) -> None:
     story = session.story
     here = next((each for each in story.outline() if each.begin <= place <= each.end), None)
 
-    def put(title: str) -> None:
-        if here is None:
-            story.begin_chapter(place, title)
-        else:
-            story.set_heading(here.begin, title)
-
     def take(title: str) -> bool:
-        done = screen.guarded(lambda: session.together(lambda: put(title)))
+        done = screen.guarded(lambda: session.together(lambda: story.put_heading(place, title)))
         screen.show_story(where_changed=True)
         return done
 
