@@ -17,8 +17,8 @@ from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
 from srbwriter.story import DamagedStory, Story, StoryError, library
-from srbwriter.story.backup import backups
 from srbwriter.story.disk import SUFFIX, move
+from srbwriter.story.library import backups
 from srbwriter.story.model import counted
 
 STORY = "title, name or file of a story"

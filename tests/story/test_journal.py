@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from srbwriter.story import Edit, NotSaved, Story, disk, journal
-from srbwriter.story.backup import backups, snapshot
 from srbwriter.story.disk import StoryFile, changes_of, lock_of
-from srbwriter.story.library import info
+from srbwriter.story.library import backups, info, snapshot
 from srbwriter.story.model import TooNew
 
 REPO = Path(__file__).parents[2]

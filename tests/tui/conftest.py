@@ -48,6 +48,7 @@ class Bench:
     async def settle(self) -> None:
         """Let what was asked for be done, and painted, and half a second pass for the keys that follow."""
         self.screen.letters.rest()
+        self.app.typed_at -= 0.4
         await self.pilot.pause()
         self.session.settle()
         self.screen.pump.flush()

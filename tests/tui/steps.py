@@ -8,8 +8,8 @@ from typing import Any
 
 from textual.screen import Screen
 from textual.widgets import Input
+from textual.widgets._footer import FooterKey
 
-from srbwriter.tui.dialogs.base import Footer
 from tests.tui.conftest import Bench
 
 LONG = 60.0  # seconds; only a failing test waits that long
@@ -51,7 +51,7 @@ def visible(bench: Bench) -> str:
 
 def footer(bench: Bench) -> str:
     """What the footer of the write screen says."""
-    return bench.screen.query_one(Footer).render().plain
+    return " ".join(f"{key.key_display} {key.description}" for key in bench.screen.query(FooterKey))
 
 
 def head(bench: Bench, index: int = 0) -> str:

@@ -12,11 +12,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding
 from textual.containers import Vertical
-from textual.content import Content
 from textual.screen import ModalScreen, Screen
-from textual.signal import Signal
-from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action
 
@@ -39,7 +36,8 @@ class AppScreen(Screen[Result]):
         def rank(entry: tuple[str, ActiveBinding]) -> tuple[bool, ...]:
             binding = entry[1].binding
             show, on_branch = binding.show, binding.id is not None and not binding.priority
-            return not show, on_branch == show, binding.key == "escape", (binding.id is None) != show
+            late = show and binding.description in ("undo", "quit")  # the first to be out of view
+            return not show, not on_branch, late, binding.key == "escape", (binding.id is None) != show
 
         return dict(sorted(super().active_bindings.items(), key=rank))
 
@@ -94,31 +92,6 @@ class Page(Keyed, AppScreen[Result]):
             self.action_close()
 
 
-class Footer(Widget):
-    """The keys that work now, in one line; a click on one presses it."""
-
-    # Textual's own makes a widget of each key whenever the focus changes, which takes a tenth of a second.
-    DEFAULT_CSS = "Footer { dock: bottom; height: 1; text-wrap: nowrap; background: $footer-background; }"
-
-    def on_mount(self) -> None:
-        self.auto_links = False  # which would be underlined
-        signal: Signal[Screen[Any]] = self.screen.bindings_updated_signal  # pyright: ignore
-        signal.subscribe(self, lambda _: self.refresh())
-
-    def render(self) -> Content:
-        texts: dict[object, tuple[list[Content], Content]] = {}  # keys, and what they do
-        for _, binding, enabled, _ in self.screen.active_bindings.values():
-            if binding.show:
-                how = f"@click=app.simulate_key({binding.key!r})" if enabled else "dim"
-                words = f" {binding.group.description if binding.group else binding.description}"
-                does = Content.styled(words, f"$footer-description-foreground {how}")
-                keys, _ = texts.setdefault(binding.group or binding.action, ([], does))
-                if binding.group or not keys:
-                    key = self.app.get_key_display(binding)  # pyright: ignore[reportUnknownMemberType]
-                    keys.append(Content.styled(key, f"bold $footer-key-foreground {how}"))
-        return Content(" ").join(Content.assemble(*keys, does) for keys, does in texts.values())
-
-
 def helps(screen: Screen[Any]) -> bool:
     """Return whether the panel of keys is shown."""
     return bool(screen.query("HelpPanel"))  # whose import is an eighth of all, for Markdown
@@ -161,7 +134,7 @@ class Dialog(Page[Result], ModalScreen[Result]):
             if self.heading:
                 yield Static(self.heading, classes="heading", markup=False)
             yield from self.content()
-            yield Footer()
+            yield Footer(compact=True, show_command_palette=False)
 
     def content(self) -> ComposeResult:
         """Yield the widgets between heading and footer."""

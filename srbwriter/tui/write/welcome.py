@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import ReadOnly, Story, StoryError, backup, library
+from srbwriter.story import ReadOnly, Story, StoryError, library
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
@@ -87,7 +87,7 @@ async def tell_damage(screen: WriteScreen) -> None:
 
     key = await screen.app.ask(Confirm(question, answers))
     if key == "c" and good is not None:
-        made = backup.restore(good, story.file.parent)
+        made = library.restore(good, story.file.parent)
         screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
     elif key == "r":
         _recover(screen)
