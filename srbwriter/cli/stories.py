@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 import time
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -185,14 +186,16 @@ def _named_after_title(path: Path, title: str) -> Path:
 
 
 def _facts(story: Story) -> dict[str, Any]:
-    living = list(story.reading_order())
+    living, words = story.reading_order(), Counter[str]()
+    for node in story.nodes(living):
+        words[node.author] += node.count.words
     return {
         **story.properties,
         "id": story.id,
         "file": str(story.file),
         "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),
         "words": story.words(story.current),
-        "words_of_all_branches": story.words_by_author(),
+        "words_of_all_branches": dict(words),
         "nodes": len(living),
         "ends": sum(not story.children(node) for node in living),
         "chapters": [chapter.title for chapter in story.outline() if chapter.title],

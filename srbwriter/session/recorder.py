@@ -158,12 +158,10 @@ def _begin_take(current: Round, track: Track, buffer: Buffer) -> None:
     story, text = current.story, buffer.pieces[0] if buffer.pieces else ""
     count = bisect_right(buffer.ends, len(text))
     ids = buffer.ids[:count]
-    if track.finished:
-        [name] = _begin_nodes(current, [track.branch], kept_node(story, current.parent))
-        story.stream(name, text, ids)
-    else:
-        name = story.replace_stream(track.name, text, ids, track.branch.seed)
-        _keep_origin(current, track.branch.index, name)
+    if not track.finished:
+        story.finish(track.name, "replaced")
+    [name] = _begin_nodes(current, [track.branch], kept_node(story, current.parent))
+    story.stream(name, text, ids)
     track.name, track.nodes, track.finished, track.take = name, [(name, 0)], False, track.take + 1
     track.buffer, track.pieces, track.chars, track.ids = buffer, min(1, len(buffer.pieces)), len(text), count
 

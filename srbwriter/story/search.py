@@ -73,7 +73,7 @@ def _places(line: str, folded: str, pattern: re.Pattern[str], case: bool) -> Ite
             yield begins[found.start()], begins[found.end()]
 
 
-def search(tree: Tree, query: str, limit: int) -> dict[NodeId, str]:
+def search_tree(tree: Tree, query: str, limit: int = 50) -> dict[NodeId, str]:
     """Return living nodes, newest first, with words that begin as those of ``query``; ``"…"`` is a phrase.
 
     Each comes with its text around the first match.

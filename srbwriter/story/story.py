@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from srbwriter.story import library, outline, search
-from srbwriter.story.disk import FileLock, StoryFile, saving, state_of, write_story
+from srbwriter.story import library, outline
+from srbwriter.story.disk import FileLock, StoryFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit, same_start
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
@@ -61,20 +62,11 @@ class Story(TextTree):
         self.read_only, self.damage = opened.read_only, opened.damage
         self.second_file, self._shown = opened.second_file, opened.summary
         if opened.lock is not None:
-            self._journal = Journal(opened, self._rows, self._summary, self._moved)
-
-    def _summary(self) -> JsonObject:
-        """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
-        if self.lock.acquire(timeout=0.1):
-            try:
-                words = self.words(self.current)
-                self._shown = {"title": self.title, "words": words, "nodes": len(self)}
-            finally:
-                self.lock.release()
-        return self._shown
+            self._journal = Journal(opened, self._rows, lambda: self._shown, self._moved)
 
     def _hand_over(self, rows: Rows) -> None:
         if self._journal is not None:
+            self._shown = {"title": self.title, "words": self.words(self.current), "nodes": len(self)}
             self._journal.put(rows)
 
     def _moved(self, second: SecondFile) -> None:
@@ -346,12 +338,6 @@ class Story(TextTree):
                 streaming=vocab,
             ).id  # fmt: skip
 
-    def _written(self, branch: NodeId) -> Node:
-        node = self._nodes.get(branch)
-        if node is None or node.streaming is None:
-            raise Refused(f"node {branch} is not being written")
-        return node
-
     def stream(
         self, branch: NodeId, text: str, ids: Sequence[int] = (), logprobs: Sequence[float | None] = (), *,
         lead: str = "",
@@ -359,50 +345,18 @@ class Story(TextTree):
         """Add text to a branch. ``lead`` is the part of the first ids already there (token healing)."""
         if text or ids:
             with self.together():
-                node = self._written(branch)
-                more = _span(text, ids, logprobs, node.streaming or "", lead)
-                self.put_spans(node, tidy([*node.spans, more]))
-
-    def replace_stream(
-        self, branch: NodeId, text: str = "", ids: Sequence[int] = (), seed: int | None = None
-    ) -> NodeId:
-        """Restart a branch with ``text``; return its new node, by which it is known from now on.
-
-        The text written so far stays as a node with the old number. Without a ``seed`` the old one stays.
-        """
-        with self.together():
-            node = self._written(branch)
-            spans = tidy([_span(text, ids, (), node.streaming or "")])
-            seed = node.seed if seed is None else seed
-            if not node.text:
-                self.set(node, seed=seed)
-                self.put_spans(node, spans)
-                return branch
-            new = self.add_node(
-                node.parent, spans, "model", like=node, place=node.place, seed=seed, visited=False,
-                streaming=node.streaming, bookmark=bool(text) and node.bookmark,
-            )  # fmt: skip
-            self.set(node, finish_reason="replaced", streaming=None)
-            return new.id
+                node, text = self.node(branch), well_formed(text)
+                if (vocab := node.streaming) is None:
+                    raise Refused(f"node {branch} is not being written")
+                more = Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead)
+                self.put_spans(node, tidy([*node.spans, more if fit(ids) else Span(text, "model")]))
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written, or note another reason: one may be killed after its end."""
         with self.together():
             self.set(self.node(branch), finish_reason=reason, streaming=None)
 
-    # -- search, and out of the file ---------------------------------------------------------------
-
-    def search(self, query: str, limit: int = 50) -> dict[NodeId, str]:
-        """Return the nodes with words that begin as those of ``query``, newest first, and the text around.
-
-        ``"…"`` is a phrase.
-        """
-        return search.search(self, query, limit)
-
-    def to_draft(self) -> StoryDraft:
-        """Return a copy of the whole tree as it is now, including the bin."""
-        with self.lock:
-            return draft_of(self, self._values)
+    # -- copies ------------------------------------------------------------------------------------
 
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
@@ -415,15 +369,5 @@ class Story(TextTree):
 
     def recover(self, target: Path, title: str) -> Path:
         """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
-        rows: Rows = {key: row for key, row in self._rows().items() if key[0] != "action"}
-        rows["value", "title"] = title
-        with saving(target):
-            write_story(target, rows)
+        Story.from_draft(target, replace(draft_of(self), title=title)).close()
         return target
-
-
-def _span(
-    text: str, ids: Sequence[int], logprobs: Sequence[float | None], vocab: str, lead: str = ""
-) -> Span:
-    text = well_formed(text)
-    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if fit(ids) else Span(text, "model")

@@ -22,6 +22,7 @@ from srbwriter.story.edits import edit_between
 from srbwriter.story.model import (
     ROOT,
     Author,
+    JsonObject,
     JsonValue,
     NodeId,
     Progress,
@@ -456,13 +457,9 @@ class Tree:
         """Return a value that an interface keeps under ``key``, or None."""
         return self._values.get(f"local-{key}" if local else f"x-{key}")
 
-    def words_by_author(self) -> dict[Author, int]:
-        """Count the words of all branches by author."""
-        words: dict[Author, int] = {}
-        for node in self.nodes(self.reading_order()):
-            if found := node.count[0]:
-                words[node.author] = words.get(node.author, 0) + found
-        return words
+    def values(self) -> JsonObject:
+        """Return what interfaces keep, but for what is local, by key."""
+        return {key[2:]: value for key, value in sorted(self._values.items()) if key.startswith("x-")}
 
     def days(self) -> dict[str, Progress]:
         """Return the progress by calendar day (ISO 8601), oldest first."""

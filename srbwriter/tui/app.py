@@ -62,6 +62,7 @@ class App(FailingApp):
 
     TITLE = "srbwriter"
     COMMANDS = {commands.CommandProvider}
+    CSS_PATH = "write/screen.tcss"  # read with the rest: a screen's own has all of it parsed once more
     CSS = """
     OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {

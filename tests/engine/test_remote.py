@@ -129,6 +129,16 @@ def test_words_for_a_branch_that_is_none_are_an_error_and_no_word_is_lost_or_dou
     assert [branch.text for branch in generation.branches] == [STORY[:9]] * 2
 
 
+def test_words_that_a_stop_text_holds_back_are_kept_and_counted_once(
+    server: Scripted, connect: Connect
+) -> None:
+    """Each answer ends while what it wrote may still become the stop text."""
+    engine = connect(server)
+    server.faults.extend([drops_after(len("the 0. naïve fox"))] * 2)
+    stop = Stop(max_tokens=60, strings=("fox 🦊 met a hat", STORY[8:34] + "?"))
+    assert engine.submit(Request(PROMPT, n=2, stop=stop)).result(WAIT) == [STORY[:60]] * 2
+
+
 def breaks_off_at_random(luck: Random) -> Fault:
     def fault(handler: Handler) -> bool:
         chosen: list[Fault | None] = [None, None, None, answers(500, {"error": {"message": "worn out"}})]
@@ -237,6 +247,14 @@ def test_each_attempt_is_told_once_for_all_branches(connect: Connect) -> None:
         f"{server.url}: it failed (loading). Trying again in {wait:.3g} s ({attempt} of 4)."
         for wait, attempt in ((0.02, 2), (0.04, 3), (0.05, 4))
     ]
+
+
+def test_a_notice_that_fails_holds_no_branch(vllm: Scripted, connect: Connect) -> None:
+    def fail(_: str) -> None:
+        raise OSError("nobody reads it")
+
+    vllm.faults.append(drops_after(9))
+    assert connect(vllm, notify=fail).submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
 
 
 def test_a_wait_that_the_server_asks_for_is_kept(vllm: Scripted, connect: Connect) -> None:
@@ -357,6 +375,8 @@ def test_samplers_that_they_lack_are_refused_in_words(server: Scripted, connect:
     running = engine.submit(Request(PROMPT, stop=NO_END))
     with pytest.raises(NotSupported, match="cannot be paused; stop the branch"):
         running.branches[0].pause()
+    with pytest.raises(InvalidRequest, match="stands for no text"):
+        running.branches[0].set_prompt((0xD800,))
     assert running.result(WAIT) == [STORY]
     assert not engine.capabilities.has("top_n_sigma") and engine.capabilities.has("temperature")
 

@@ -7,7 +7,7 @@ import pytest
 from srbwriter import formats
 from srbwriter.story import ROOT, Edit, Refused, Story
 from srbwriter.story.outline import outline
-from srbwriter.story.search import matches
+from srbwriter.story.search import matches, search_tree
 from tests.story.branches import generated, sizes
 
 TEXT = "It rained.\n\nShe left.\n\nHe stayed."
@@ -87,18 +87,18 @@ def test_a_long_text_becomes_several_nodes(story: Story) -> None:
 def test_search_finds_what_looks_alike(story: Story, text: str, words: str, found: str) -> None:
     assert [text[start:end] for start, end in matches(text, words)] == [found]
     story.append(text)
-    assert [*story.search(f'"{words}"')] == [story.current]
+    assert [*search_tree(story, f'"{words}"')] == [story.current]
 
 
 def test_search_finds_all_words_and_says_where(story: Story) -> None:
     [rain, dog] = story.add(ROOT, ["It rained on the harbour.", "The dog of the harbour ran."])
     [gate, gone] = story.add(ROOT, ["他把门关上了。", "他把门关上了。 rain"])
     story.delete(gone)
-    assert [*story.search("harb")] == [dog, rain]
-    assert [*story.search("harbour dog")] == [dog]
-    assert story.search("arbour") == {} == story.search('"dog the"')
-    assert [*story.search("门关")] == [gate]
-    assert [*story.search("harbour rained").values()] == ["It rained on the harbour."]
+    assert [*search_tree(story, "harb")] == [dog, rain]
+    assert [*search_tree(story, "harbour dog")] == [dog]
+    assert search_tree(story, "arbour") == {} == search_tree(story, '"dog the"')
+    assert [*search_tree(story, "门关")] == [gate]
+    assert [*search_tree(story, "harbour rained").values()] == ["It rained on the harbour."]
 
 
 def test_an_edit_of_a_models_text_makes_a_sibling_and_moves_what_followed(story: Story) -> None:

@@ -146,13 +146,12 @@ def test_recent_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 # -- progress ------------------------------------------------------------------------------------------
 
 
-def test_words_by_author_and_by_day(story: Story) -> None:
+def test_words_by_day(story: Story) -> None:
     story.append("one two three")
     [branch] = generated(story, story.current, " four five")
     story.pick(branch)
     story.pick(branch)  # a second time counts for nothing
     assert story.words(branch) == 5
-    assert story.words_by_author() == {"writer": 3, "model": 2}
     assert story.today().words == 5
     for _ in range(3):
         story.undo()

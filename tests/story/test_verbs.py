@@ -184,19 +184,6 @@ def test_a_pick_beyond_the_end_is_refused(story: Story) -> None:
 # -- streams -------------------------------------------------------------------------------------------
 
 
-def test_a_reroll_keeps_the_old_take(story: Story) -> None:
-    name = story.begin_branch(ROOT, model="m", vocab="v", sampling={"top_k": 3}, seed=7)
-    story.stream(name, "first", [1])
-    new = story.replace_stream(name)
-    story.stream(new, "second", [2])
-    story.finish(new, "length")
-    assert [story.node(n).text for n in story.children(ROOT)] == ["first", "second"]
-    assert story.node(name).finish_reason == "replaced"
-    assert story.node(new).sampling == {"top_k": 3}
-    with pytest.raises(Refused):
-        story.stream(name, "x")
-
-
 def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None:
     name = story.begin_branch(ROOT, model="m.gguf", vocab="v", sampling={"min_p": 0.1}, seed=42)
     story.stream(name, "ow", [5, 6], [-0.25, None], lead="wind")

@@ -20,11 +20,11 @@ from ..types import (
     BranchState,
     Cut,
     Done,
-    EngineError,
     Event,
     Failed,
     Finished,
     FinishReason,
+    RemoteError,
     Sampling,
     StateChanged,
     Stop,
@@ -39,18 +39,12 @@ SEEDS = 1 << 31
 
 
 class RemoteRequest:
-    """A request with its branches.
-
-    Attributes:
-        events: what has happened since readers were last notified.
-        dead: the whole request has failed.
-    """
+    """A request with its branches; ``events`` have happened since readers were last notified."""
 
     def __init__(self, generation: Generation) -> None:
-        self.generation, self.asked = generation, generation.request
+        self.generation = generation
         self.branches: list[RemoteBranch] = []
         self.events: list[Event] = []
-        self.dead = False
 
     def add(self, sampling: Sampling, stop: Stop, seed: int) -> RemoteBranch:
         """Add a branch behind the others."""
@@ -58,20 +52,20 @@ class RemoteRequest:
         self.generation.branches.append(self.branches[-1].branch)
         return self.branches[-1]
 
-    def publish(self, obeyed: bool = False) -> None:
-        """Publish the events since the last time; ``obeyed``: after a command, which may end the request."""
-        live = any(each.branch.live for each in self.branches)
-        if (self.events or obeyed) and not live and not self.dead:
-            failed = [b.branch.error for b in self.branches if b.branch.state is BranchState.FAILED]
+    def publish(self) -> None:
+        """Publish the events since the last time, and the end of the request where no branch is live."""
+        generation, branches = self.generation, self.generation.branches
+        live = any(branch.live for branch in branches)
+        if (self.events or not generation.done) and not live and generation.error is None:
+            errors = [branch.error for branch in branches if branch.error is not None]
             # A writer may roll failed branches again later; a client gets the error at once.
-            if len(failed) == len(self.branches) and self.asked.client:
-                self.dead = True
-                self.events.append(Failed(failed[0] or EngineError("it failed")))
+            if len(errors) == len(branches) and generation.request.client:
+                self.events.append(Failed(errors[0]))
             else:
-                written = sum(len(each.branch.buffer.ids) for each in self.branches)
-                self.events.append(Done(len(self.generation.prompt_ids), 0, written))
+                written = sum(len(branch.buffer.ids) for branch in branches)
+                self.events.append(Done(len(generation.prompt_ids), 0, written))
         events, self.events = self.events, []
-        self.generation.publish(events)
+        generation.publish(events)
 
     # ---- verbs
 
@@ -99,7 +93,7 @@ class RemoteBranch:
         base: the ids that its text follows.
         limit: tokens that it may have; None: any number.
         tokens: tokens that its text has.
-        held: text that came and is not shown: a stop rule may still cut it off.
+        held: text that came and is not shown: a stop rule may still cut it off. Another answer follows it.
         answer: the task that writes the branch; None while none does.
         failures: attempts since the last token.
     """
@@ -120,9 +114,9 @@ class RemoteBranch:
         return ends[-1] if ends else 0
 
     @property
-    def at_prompt(self) -> bool:
-        """Whether it is at the end of the prompt, as all branches of its request are at first."""
-        return not self.branch.buffer.ids and self.base is self.request.generation.prompt_ids
+    def path(self) -> list[int]:
+        """The ids that its next token follows."""
+        return [*self.base, *self.branch.buffer.ids, *encode(self.held)]
 
     @property
     def left(self) -> int | None:
@@ -130,23 +124,25 @@ class RemoteBranch:
         return None if self.limit is None else max(self.limit - self.tokens, 0)
 
     @property
+    def least(self) -> int:
+        """Tokens that it has to write before it may end by itself."""
+        least = max(self.min_tokens - self.tokens, 0)
+        return least if self.left is None else min(least, self.left)
+
+    @property
     def next_seed(self) -> int:
         """The seed of the next request: another one than the last, which would draw the same numbers."""
         seed = self.branch.seed % SEEDS
-        return derive_seed(seed, self.tokens) % SEEDS if self.branch.buffer.ids else seed
+        return derive_seed(seed, self.tokens) % SEEDS if self.tokens else seed
 
     # ---- stop rules
 
     def apply_stop(self, stop: Stop, more: int | None = None) -> None:
-        """Apply a stop rule; ``more`` tokens from here instead of its ``max_tokens``."""
+        """Apply a stop rule, with ``more`` tokens from here if that is given. Held text is dropped."""
         self.branch.stop_rule = stop
         self.limit = stop.max_tokens if more is None else self.tokens + more
         self.min_tokens = stop.min_tokens
-        self.look()
-
-    def look(self) -> None:
-        """Let the rules see the text that is shown, from ``_floor`` on; held text is dropped."""
-        self.held, self._rules = "", StopRules(self.branch.stop_rule, self.branch.text, self._floor)
+        self.held, self._rules = "", StopRules(stop, self.branch.text, self._floor)
 
     # ---- what the server writes
 
@@ -185,31 +181,37 @@ class RemoteBranch:
             self.request.events.append(StateChanged(self.branch.index, state))
 
     def finish(
-        self, reason: FinishReason, stop_text: str | None = None, error: EngineError | None = None
+        self, reason: FinishReason, stop_text: str | None = None, error: RemoteError | None = None
     ) -> None:  # fmt: skip
         """End the branch; its text stays, and nothing that still comes for it is looked at."""
-        branch = self.branch
-        self._show_held()
+        branch, held, self.held = self.branch, self.held, ""
+        self.show(held)
         self._leave()
         branch.error, branch.finish_reason, branch.stop_text = error, reason, stop_text
         branch.state = BranchState.DONE if error is None else BranchState.FAILED
         words, ids = None if error is None else error.words, len(branch.buffer.ids)
         self.request.events.append(Finished(branch.index, reason, ids, stop_text, problem=words))
 
-    def fail(self, error: EngineError) -> None:
-        """End the branch with an error if it has not ended."""
-        if self.branch.live:
-            self.finish(FinishReason.ERROR, error=error)
+    def fail(self, error: RemoteError, retries: int = 0) -> int:
+        """Let it wait for another attempt, or end it with the error after ``retries`` of them.
 
-    def _show_held(self) -> None:
-        held, self.held = self.held, ""
-        self.show(held)
+        Return the attempts so far; 0 where there is no other.
+        """
+        self.failures += 1
+        problem = error.problem
+        if error.again and self.failures <= retries:
+            self.branch.error = RemoteError(error.where, f"{problem}; trying again")
+            self.set_state(BranchState.WAITING)
+            return self.failures
+        problem += f" ({self.failures} attempts)" if self.failures > 1 else ""
+        final = RemoteError(error.where, problem, again=False, status=error.status, field=error.field)
+        self.finish(FinishReason.ERROR, error=final)
+        return 0
 
     def _leave(self) -> None:
         """Let go of the answer that writes the branch; with the last of them its connection is closed."""
         answer, self.answer = self.answer, None
-        others = any(each.answer is answer for each in self.request.branches)
-        if answer is not None and not others and answer is not asyncio.current_task():
+        if answer is not None and not any(each.answer is answer for each in self.request.branches):
             answer.cancel()
 
     def _ask_again(self) -> None:
@@ -249,7 +251,6 @@ class RemoteBranch:
         """Continue from the first ``chars`` characters, at which the stop rules do not look."""
         branch, old, text = self.branch, self.branch.buffer, self.branch.text
         branch.seed = derive_seed(branch.seed, old.revision + 1) % SEEDS if seed is None else seed
-        self._leave()
         branch.buffer = Buffer(old.revision + 1)
         self.tokens = round(self.tokens * chars / max(len(text), 1))
         self.request.events.append(Cut(branch.index, 0, 0))
@@ -260,10 +261,9 @@ class RemoteBranch:
 
     def begin(self, ids: Sequence[int]) -> None:
         """Begin the text with ``ids``; the rule's number of tokens comes after them."""
-        if ids:
-            self.show(decode(ids), ids)
-            self.tokens, self._floor = len(ids), self.chars
-            self.apply_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
+        self.show(decode(ids), ids)
+        self.tokens, self._floor = len(ids), self.chars
+        self.apply_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
 
     def take_up(self, take: Take) -> None:
         """Restore an earlier attempt."""

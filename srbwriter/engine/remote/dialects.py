@@ -8,30 +8,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import limits
 from ..backend import WITHOUT_CACHE
 from ..capabilities import Capabilities
 from ..parameters import OF_SAMPLING, spelled
 from ..types import FinishReason, InvalidRequest, ModelInfo, RemoteError
 from .transport import IS_IT_AN_ENGINE, Transport, own_words, unreadable
-from .vocabulary import FINGERPRINT, SIZE
+from .vocabulary import FINGERPRINT, SIZE, decode
 
 if TYPE_CHECKING:
     from .branch import RemoteBranch
 
-Branches: TypeAlias = "Sequence[RemoteBranch]"
-
-_USUAL_WINDOW = 8192  # tokens, where a server does not say
-_UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
-_REPORT = re.compile(rb'\{"(error"|object": ?"error")')
-_ENDS: Mapping[str, FinishReason] = {
+ENDS: Mapping[str, FinishReason] = {
     "stop": FinishReason.EOG, "eos": FinishReason.EOG, "word": FinishReason.EOG,
     "length": FinishReason.LENGTH, "limit": FinishReason.LENGTH,
 }  # fmt: skip
+"""Why a branch ended, by the server's word; any other is an error."""
+_USUAL_WINDOW = 8192  # tokens, where a server does not say
+_WINDOWS = ("n_ctx", "max_model_len", "context_length", "context_window", "n_ctx_train")
+_UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
+_REPORT = re.compile(rb'\{"(error"|object": ?"error")')
 _SAMPLING = frozenset(row.field for row in OF_SAMPLING) - {"logit_bias"}
 """What can be said without token ids."""
 _CONSTRAINTS = frozenset({"grammar", "json_schema", "regex"})
@@ -43,59 +42,62 @@ _HERE = (
 """What only an engine in this process can do."""
 
 
-class TextChunk(NamedTuple):
-    """Text of one branch, and why the branch ended if it has, with the ``problem`` where that is an error."""
+class TextChunk(msgspec.Struct, gc=False):
+    """Text of one branch; ``finish_reason`` where it has ended, and the ``problem`` where that is an error.
 
-    branch: int
-    text: str
-    finish: FinishReason | None = None
+    The fields without a default must be present: a garbled name would otherwise lose a token.
+    """
+
+    index: int
+    text: str | None
+    finish_reason: str | None = None
     problem: str = ""
 
 
 # ---- OpenAI's, and vLLM's
 
 
-class _Choice(msgspec.Struct, gc=False):
-    index: int
-    text: str | None
-    finish_reason: str | None = None
-
-
 class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice]
+    choices: list[TextChunk]
 
 
 class RemoteDialect:
     """The requests and answers of one kind of server, and what its model can do.
 
-    As written here OpenAI's ``/v1/completions``: text goes out, text comes back. Methods raise RemoteError.
-    Required fields of an ``event`` must be present: a garbled name would otherwise lose a token. ``many`` is
-    how many equal branches are in one request at most, ``end`` the text of the token that ends a turn.
+    As written here OpenAI's ``/v1/completions``: text goes out, text comes back. ``many`` is how many equal
+    branches are in one request at most, ``end`` the text of the token that ends a turn.
     """
 
     name, server, path = "openai", "this server", "/v1/completions"
     event: type[msgspec.Struct] = _Chunk
-    info: ModelInfo
-    many, end = 16, ""
-    lacks: frozenset[str] = _SAMPLING - _PLAIN | {"siblings", "min_tokens", "ignore_eog", "chat_template"}
+    many = 16
+    lacks: frozenset[str] = _SAMPLING - _PLAIN | {"siblings", "min_tokens", "ignore_eog"}
 
-    def __init__(self, transport: Transport, card: dict[str, Any]) -> None:
-        self.transport, self.card, self.model = transport, card, str(card["id"])
-        self._decoder = msgspec.json.Decoder(self.event)
-
-    async def probe(self) -> None:
-        """Ask what the server can do."""
-        self.set_info(self.model, _window_of(self.card) or self.transport.options.n_ctx or _USUAL_WINDOW)
-        if self.card.get("owned_by") == "koboldcpp":
+    def __init__(self, transport: Transport, card: dict[str, Any], props: dict[str, Any]) -> None:
+        """Read what a server says of its model (``card``), and of itself (``props``)."""
+        self.where, self.model, most = transport.where, str(card["id"]), transport.options.n_ctx
+        self.end, self._decoder = str(props.get("eos_token") or ""), msgspec.json.Decoder(self.event)
+        self.many = int(props.get("total_slots") or self.many)
+        if card.get("owned_by") == "koboldcpp":
             self.many = 1  # it ignores n
-
-    def set_info(self, name: str, n_ctx: int, chat_template: str | None = None) -> None:
-        """Set the facts of the model, with as large a window as it and the options allow."""
-        where, window = self.transport.where, min(self.transport.options.n_ctx or n_ctx, n_ctx)
+        meta: dict[str, Any] = card.get("meta") or {}
+        known = {**card, **meta, **props.get("default_generation_settings", {})}
+        said = next((int(known[name]) for name in _WINDOWS if isinstance(known.get(name), int | float)), 0)
+        n_ctx, template = said or most or _USUAL_WINDOW, props.get("chat_template")
+        is_file = self.model.endswith(".gguf")  # which llama-server says, if nobody named it
         self.info = ModelInfo(
-            where, name, device=where, n_ctx_train=n_ctx, n_ctx=window, n_vocab=SIZE, vocab=FINGERPRINT,
-            chat_template=chat_template,
+            self.where, PurePosixPath(self.model).stem if is_file else self.model, device=self.where,
+            n_ctx_train=n_ctx, n_ctx=min(most or n_ctx, n_ctx), n_vocab=SIZE, vocab=FINGERPRINT,
+            chat_template=template,
         )  # fmt: skip
+        them, lacks = self.server, self.lacks if template else self.lacks | {"chat_template"}
+        self.capabilities = Capabilities({
+            **{name: f"{name} needs a model here: {them} gets text, no token ids" for name in _HERE},
+            "look_ahead": f"nothing is written ahead by {them}: it would go before what others ask for",
+            "pause": f"{them} cannot be paused; stop the branch, and extend it later",
+            **{name: f"{them} does not know {name}" for name in lacks},
+            **WITHOUT_CACHE,
+        })  # fmt: skip
 
     def lines(self) -> list[str]:
         """Return the facts that are shown to a person, one per line."""
@@ -104,29 +106,14 @@ class RemoteDialect:
             "has not: " + ", ".join(sorted(self.capabilities.missing)),
         ]
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What can be asked of the server, and why the rest cannot."""
-        them = self.server
-        missing = {
-            **{name: f"{name} needs a model here: {them} gets text, no token ids" for name in _HERE},
-            "look_ahead": f"nothing is written ahead by {them}: it would go before what others ask for",
-            "pause": f"{them} cannot be paused; stop the branch, and extend it later",
-            **{name: f"{them} does not know {name}" for name in self.lacks},
-        }
-        return Capabilities({**missing, **WITHOUT_CACHE})
-
-    def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        """Return the body of a request for equal branches, which continue ``text``.
-
-        Each is to write ``least`` to ``most`` tokens; None is no limit.
-        """
-        sampling, penalties = branches[0].branch.sampling, ("frequency_penalty", "presence_penalty")
+    def encode(self, first: RemoteBranch, n: int) -> dict[str, Any]:
+        """Return the body of a request for ``n`` branches equal to ``first``."""
+        sampling, penalties = first.branch.sampling, ("frequency_penalty", "presence_penalty")
         return {
-            "model": self.model, "prompt": text, "stream": True,
+            "model": self.model, "prompt": decode(first.path), "stream": True,
             "temperature": sampling.temperature, "top_p": sampling.top_p,
-            "max_tokens": _UNLIMITED if most is None else most, "seed": branches[0].next_seed,
-            **({"n": len(branches)} if len(branches) > 1 else {}),
+            "max_tokens": _UNLIMITED if first.left is None else first.left, "seed": first.next_seed,
+            **({"n": n} if n > 1 else {}),
             **{name: value for name in penalties if (value := getattr(sampling, name))},
         }  # fmt: skip
 
@@ -138,20 +125,12 @@ class RemoteDialect:
             return self.read(self._decoder.decode(data.decode()))  # UTF-8, also in ignored fields
         except ValueError:  # of which the errors of both are some
             if _REPORT.match(data) and (words := own_words(data)):
-                raise RemoteError(self.transport.where, words) from None
-            raise unreadable(self.transport.where, data) from None
+                raise RemoteError(self.where, words) from None
+            raise unreadable(self.where, data) from None
 
     def read(self, event: Any) -> Sequence[TextChunk]:
         """Return what an ``event`` says."""
-        choices: list[_Choice] = event.choices
-        numbers = [choice.index for choice in choices]
-        if len(set(numbers)) < len(numbers):
-            raise self.faulty(f"words for a branch twice at once ({numbers})")
-        return [TextChunk(each.index, each.text or "", _end(each.finish_reason)) for each in choices]
-
-    def faulty(self, what: str) -> RemoteError:
-        """Return the error for words that are no branch's."""
-        return RemoteError(self.transport.where, f"the server is faulty: it sends {what}", again=False)
+        return event.choices
 
 
 class VLLM(RemoteDialect):
@@ -162,27 +141,16 @@ class VLLM(RemoteDialect):
     """
 
     name, server, many = "vllm", "vLLM", 1
-    lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n"} | {"siblings", "chat_template"}
+    lacks = _SAMPLING - _PLAIN - {*spelled("vllm"), "repeat_last_n"} | {"siblings"}
 
-    def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        first, request = branches[0].branch, branches[0].request.asked
-        body = super().encode(text, branches, most, least)
-        body |= {theirs: getattr(first.sampling, ours) for ours, theirs in spelled("vllm").items()}
-        body |= {"min_tokens": least, "max_tokens": most, "ignore_eos": first.stop_rule.ignore_eog}
-        if request.cache_salt:
-            body["cache_salt"] = request.cache_salt
-        return body
-
-
-def _end(reason: str | None) -> FinishReason | None:
-    return _ENDS.get(reason, FinishReason.ERROR) if reason else None
-
-
-def _window_of(card: Mapping[str, Any]) -> int:
-    """Return the context's tokens from one of the usual places of a model's card; 0 if none has them."""
-    known = {**card, **cast("dict[str, Any]", card.get("meta") or {})}
-    names = ("max_model_len", "context_length", "context_window", "n_ctx", "n_ctx_train")
-    return next((int(known[name]) for name in names if isinstance(known.get(name), int | float)), 0)
+    def encode(self, first: RemoteBranch, n: int) -> dict[str, Any]:
+        sampling = first.branch.sampling
+        return super().encode(first, n) | {
+            **{theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()},
+            "min_tokens": first.least, "max_tokens": first.left,
+            "ignore_eos": first.branch.stop_rule.ignore_eog,
+            "cache_salt": first.branch.generation.request.cache_salt or None,
+        }  # fmt: skip
 
 
 # ---- llama-server's, and our own
@@ -204,29 +172,21 @@ class LlamaCpp(RemoteDialect):
     the number of slots; the beginning token is put before a text.
     """
 
-    name, server, path = "llamacpp", "llama-server", "/completion"
+    name, server, path, many = "llamacpp", "llama-server", "/completion", 1
     event = _Piece
     lacks = _CONSTRAINTS | {"banned_phrases", "min_tokens", "siblings"}
 
-    async def probe(self) -> None:
-        props: dict[str, Any] = await self.transport.ask("GET", "/props")
-        self.many, self.end = int(props.get("total_slots") or 1), str(props.get("eos_token") or "")
-        self.lacks |= set[str]() if props.get("chat_template") else {"chat_template"}
-        name = PurePosixPath(self.model).name.removesuffix(".gguf")  # its file's, if nobody named it
-        self.set_info(name, int(props["default_generation_settings"]["n_ctx"]), props.get("chat_template"))
-
-    def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        first, sampling = branches[0], branches[0].branch.sampling
-        window = min(_window_of(self.card) or limits.TOKENS, limits.TOKENS)
+    def encode(self, first: RemoteBranch, n: int) -> dict[str, Any]:
+        sampling, rule, window = first.branch.sampling, first.branch.stop_rule, self.info.n_ctx
         body: dict[str, Any] = {
-            "prompt": text,
+            "prompt": decode(first.path),
             "stream": True,
             "return_progress": True,  # a sign of life while a long prompt is evaluated
-            "n_predict": -1 if most is None else most,
-            "n_cmpl": len(branches),
+            "n_predict": -1 if first.left is None else first.left,
+            "n_cmpl": n,
             "seed": first.next_seed,
             # It knows no least number of tokens: without an end it writes at least as many.
-            "ignore_eos": first.branch.stop_rule.ignore_eog or (least > 0 and "min_tokens" in self.lacks),
+            "ignore_eos": rule.ignore_eog or (first.least > 0 and "min_tokens" in self.lacks),
             **{name: getattr(sampling, name) for name in spelled("llamacpp")},
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers) or ["\n"],
         }
@@ -240,7 +200,7 @@ class LlamaCpp(RemoteDialect):
     def read(self, event: Any) -> Sequence[TextChunk]:
         if event.prompt_progress is not None:
             return ()
-        return (TextChunk(event.index, event.content, _end(event.stop_type * event.stop), event.error),)
+        return (TextChunk(event.index, event.content, event.stop_type * event.stop, event.error),)
 
 
 class Srb(LlamaCpp):
@@ -248,15 +208,13 @@ class Srb(LlamaCpp):
 
     name, server, lacks = "srb", "another srbwriter", _CONSTRAINTS
 
-    def encode(self, text: str, branches: Branches, most: int | None, least: int) -> dict[str, Any]:
-        first, sampling, request = branches[0], branches[0].branch.sampling, branches[0].request.asked
-        body = super().encode(text, branches, most, least)
-        body |= {"min_tokens": least, "stop": [], "after_any": []}
-        body |= {"banned_phrases": list(sampling.banned_phrases)}
-        if request.cache_salt:
-            body["cache_salt"] = request.cache_salt
-        all_of_them = len(branches) == len(first.request.branches)
-        if first.at_prompt and all_of_them:  # who is rolled again is drawn by itself
+    def encode(self, first: RemoteBranch, n: int) -> dict[str, Any]:
+        sampling, request = first.branch.sampling, first.branch.generation.request
+        body = super().encode(first, n) | {
+            "min_tokens": first.least, "stop": [], "after_any": [], "cache_salt": request.cache_salt,
+            "banned_phrases": list(sampling.banned_phrases),
+        }  # fmt: skip
+        if n == len(first.request.branches):  # who is rolled again is drawn by itself
             body["siblings"] = request.siblings
         return body
 
@@ -273,7 +231,7 @@ async def connect(transport: Transport) -> RemoteDialect:
     options, where = transport.options, transport.where
     if options.dialect not in _DIALECTS and options.dialect != "auto":
         raise InvalidRequest("dialect", f"{options.dialect!r} is none of auto, {', '.join(_DIALECTS)}")
-    answer: Any = await transport.ask("GET", "/v1/models")
+    answer: Any = await transport.ask("/v1/models")
     try:
         cards: list[dict[str, Any]] = [card for card in answer["data"] if "id" in card]
     except (KeyError, TypeError):
@@ -287,13 +245,11 @@ async def connect(transport: Transport) -> RemoteDialect:
         problem = f"this is {is_one} (--dialect {found}), not {is_none}; leave --dialect out"
         raise RemoteError(where, problem, again=False)
     # llama-server and srbwriter have one model, whatever it is called
-    free = not options.model or kind in ("llamacpp", "srb")
-    wanted = next((card for card in cards if free or card["id"] == options.model), None)
+    native = kind in ("llamacpp", "srb")
+    wanted = next((c for c in cards if native or not options.model or c["id"] == options.model), None)
     if wanted is None:
         names = ", ".join(str(card["id"])[:80] for card in cards[:8])
         cure = f"--connect-model takes one of these: {names}" if names else IS_IT_AN_ENGINE
         problem = f"it lists no model {options.model}".rstrip()
         raise RemoteError(where, f"{problem}; {cure}", again=False)
-    dialect = _DIALECTS[kind](transport, wanted)
-    await dialect.probe()
-    return dialect
+    return _DIALECTS[kind](transport, wanted, await transport.ask("/props") if native else {})

@@ -41,10 +41,10 @@ from ..types import (
 )
 from ..window import fit
 from .branch import SEEDS, RemoteBranch, RemoteRequest
-from .dialects import RemoteDialect, connect
+from .dialects import ENDS, RemoteDialect, connect
 from .options import RemoteOptions
 from .transport import Transport
-from .vocabulary import SIZE, LetterVocabulary, decode
+from .vocabulary import SIZE, LetterVocabulary
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +168,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         base = samplings[0].seed
         if base is None:
             base = self._chance.randrange(SEEDS >> 1)
-        self.check_ids(request.begin)
         for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
             own = sampling.seed if isinstance(request.sampling, tuple) else None
             branch = made.add(sampling, stop, own if own is not None else base + index)
@@ -220,6 +219,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         if command.verb in ("reroll", "add_branch"):
             self.capabilities.require("without", bool(command.args[-1]))
             self.check_ids(command.args[-2])
+        elif command.verb == "set_prompt":
+            self.check_ids(command.args[0])
         command.generation.expect(command)
         try:
             self._check_open()
@@ -231,120 +232,90 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         """Carry out a verb by the method of its name, then ask for the branches that wait."""
         request = cast(RemoteRequest, command.generation.engine_state)
         target = request if command.branch < 0 else request.branches[command.branch]
-        if command.verb not in ("submit", "resume", "promote") and not request.dead:  # these do nothing here
+        if command.generation.error is None and command.verb not in ("submit", "resume", "promote"):
             getattr(target, command.verb)(*command.args)
         command.generation.arrived(command)
-        self._write(request)
-        request.publish(obeyed=True)
+        self._ask(request)
 
-    def _write(self, request: RemoteRequest) -> None:
+    # ---- answers: one request to the server each, and a task that writes its branches
+
+    def _ask(self, request: RemoteRequest) -> None:
         """Ask for every branch of a request that waits; those that differ only in their seeds together."""
 
         def alike(each: RemoteBranch) -> Any:
-            if not each.at_prompt:
-                return each.branch.index
             branch, seed = each.branch, each.next_seed - each.branch.index
             sampling = replace(branch.sampling, seed=None)
-            return sampling, each.left, each.min_tokens, branch.stop_rule.ignore_eog, seed
+            return seed, sampling, each.left, each.least, branch.stop_rule.ignore_eog, each.path
 
         waits = [b for b in request.branches if b.branch.state is BranchState.WAITING and b.answer is None]
         for each in waits:
             if each.left == 0:
                 each.finish(FinishReason.LENGTH)
-        equal = [list(them) for _, them in itertools.groupby((b for b in waits if b.branch.live), alike)]
-        many = self.dialect.many
-        groups = [them[k : k + many] for them in equal for k in range(0, len(them), many)]
-        for group in groups:
-            task = self._loop.create_task(self._write_branches(request, group))
-            for each in group:
-                each.answer = task
-                each.look()  # what was held back is asked for again
+            elif len(each.path) >= self.n_ctx:
+                each.finish(FinishReason.CONTEXT)
+        for _, equal in itertools.groupby((b for b in waits if b.branch.live), alike):
+            rest = list(equal)
+            while rest:
+                group, rest = rest[: self.dialect.many], rest[self.dialect.many :]
+                self.prompt_tokens += len(group[0].path)
+                body = self.dialect.encode(group[0], len(group))
+                task = self._loop.create_task(self._write(request, group, body))
+                for each in group:
+                    each.answer = task
+                    each.set_state(BranchState.PROMPT)
+        request.publish()
 
-    # ---- answers: one request to the server each, and a task that writes its branches
-
-    async def _write_branches(self, request: RemoteRequest, group: Sequence[RemoteBranch]) -> None:
-        """Write equal branches; where the answer breaks off, hand those back that are not at their end."""
-        task, error = asyncio.current_task(), RemoteError(self.transport.where, "the answer ended too soon")
-        branches = [each for each in group if each.answer is task]  # numbered as the server numbers them
+    async def _write(self, request: RemoteRequest, group: Sequence[RemoteBranch], body: Any) -> None:
+        """Write equal branches; where the answer breaks off, ask again for those that have not ended."""
+        task, options, where = asyncio.current_task(), self.options, self.transport.where
+        error = RemoteError(where, "the answer ended too soon")
         try:
-            if branches:
-                await self._stream(request, branches)
+            async with aclosing(self.transport.events(self.dialect.path, body)) as batches:
+                async for batch in batches:
+                    for data in batch:
+                        self._receive(group, data)
+                    request.publish()
         except RemoteError as failure:
             error = failure
         except Exception as failure:  # a defect of ours, or an answer that nobody expected
             log.exception("a request elsewhere failed")
-            error = RemoteError(self.transport.where, repr(failure), again=False)
-        if broken := [each for each in branches if each.answer is task]:
+            error = RemoteError(where, repr(failure), again=False)
+        broken = [each for each in group if each.answer is task]
+        if broken:
             log.warning("request %d: %s", request.generation.number, error)
-            attempt = max(self._break_off(each, error) for each in broken)
+        if attempt := max((each.fail(error, options.retries) for each in broken), default=0):
             request.publish()
-            if attempt:
-                await self._wait_before(attempt, error)
-            for each in broken:
-                if each.answer is task:
-                    each.answer = None
-        self._write(request)
-        request.publish()
+            wait = min(options.first_wait * 2 ** (attempt - 1), options.longest_wait) if attempt > 1 else 0.0
+            wait = max(wait, error.wait)
+            if options.notify is not None and attempt > self._told:  # once for all branches that wait
+                self._told = attempt
+                problem, when = error.problem.partition(";")[0], f"in {wait:.3g} s" if wait else "now"
+                words = f"{where}: {problem}. Trying again {when} ({attempt} of {options.retries})."
+                self._loop.call_soon(options.notify, words)  # should it raise, the branch goes on
+            await asyncio.sleep(wait)
+        for each in broken:
+            if each.answer is task:
+                each.answer = None
+        self._ask(request)
 
-    async def _stream(self, request: RemoteRequest, branches: Sequence[RemoteBranch]) -> None:
-        """Ask once, and read the answer. Raises RemoteError."""
-        first, dialect, task = branches[0], self.dialect, asyncio.current_task()
-        path_ids = [*first.base, *first.branch.buffer.ids]
-        if len(path_ids) >= self.n_ctx:
-            for each in branches:
-                each.finish(FinishReason.CONTEXT)
-            return
-        self.prompt_tokens += len(path_ids)
-        least, most = max(first.min_tokens - first.tokens, 0), first.left
-        least = least if most is None else min(least, most)
-        body = dialect.encode(decode(path_ids), branches, most, least)
-        for each in branches:
-            each.set_state(BranchState.PROMPT)
-        request.publish()
-        ended = 0
-        async with aclosing(self.transport.events(dialect.path, body)) as batches:
-            async for batch in batches:
-                for event in (event for data in batch for event in dialect.parse(data)):
-                    if not 0 <= event.branch < len(branches):
-                        raise dialect.faulty(f"words for branch {event.branch} of {len(branches)}")
-                    branch = branches[event.branch]
-                    if branch.answer is not task:  # a verb has taken it away, or it is at its end
-                        continue
-                    if event.text:
-                        self.generated, self._told = self.generated + 1, 0
-                        branch.receive(event.text)
-                    if event.finish is None or branch.answer is not task:
-                        continue
-                    ended, branch.answer = ended + 1, None
-                    if event.finish is FinishReason.ERROR:
-                        problem = event.problem or "it ended this branch"
-                        branch.fail(RemoteError(self.transport.where, problem, again=False))
-                    else:
-                        branch.finish(event.finish)
-                request.publish()
-                if ended < len(branches) and not any(each.answer is task for each in branches):
-                    break  # which closes the connection, and ends there what nobody wants any more
-
-    def _break_off(self, each: RemoteBranch, error: RemoteError) -> int:
-        """Let a branch continue later from what it has, or fail. Return the attempts so far; 0: it failed."""
-        each.failures += 1
-        problem = error.problem
-        if error.again and each.failures <= self.options.retries:
-            each.branch.error = RemoteError(error.where, f"{problem}; trying again")
-            each.set_state(BranchState.WAITING)
-            return each.failures
-        problem += f" ({each.failures} attempts)" if each.failures > 1 else ""
-        each.fail(RemoteError(error.where, problem, again=False, status=error.status, field=error.field))
-        return 0
-
-    async def _wait_before(self, attempt: int, error: RemoteError) -> None:
-        """Tell the caller of the next attempt, once for all branches that wait, and wait for it."""
-        options, wait = self.options, error.wait
-        if attempt > 1:
-            wait = max(wait, min(options.first_wait * 2 ** (attempt - 1), options.longest_wait))
-        problem = error.problem.partition(";")[0]
-        if options.notify is not None and attempt > self._told:
-            self._told = attempt
-            when = f"in {wait:.3g} s" if wait else "now"
-            options.notify(f"{error.where}: {problem}. Trying again {when} ({attempt} of {options.retries}).")
-        await asyncio.sleep(wait)
+    def _receive(self, group: Sequence[RemoteBranch], data: bytes) -> None:
+        """Give the branches of a group what an event brings. Raises RemoteError."""
+        where, chunks, task = self.transport.where, self.dialect.parse(data), asyncio.current_task()
+        numbers = [chunk.index for chunk in chunks]
+        if len(set(numbers)) < len(numbers) or not set(numbers).issubset(range(len(group))):
+            problem = f"the server is faulty: it sends words for branches {numbers} of {len(group)}"
+            raise RemoteError(where, problem, again=False)
+        for chunk in chunks:
+            each = group[chunk.index]
+            if each.answer is not task:  # a verb has taken it away, or it is at its end
+                continue
+            if chunk.text:
+                self.generated, self._told = self.generated + 1, 0
+                each.receive(chunk.text)
+            if chunk.finish_reason and each.answer is task:
+                each.answer = None  # the answer is read to its end: then its connection serves the next one
+                reason = ENDS.get(chunk.finish_reason)
+                if reason is None:
+                    each.fail(RemoteError(where, chunk.problem or "it ended this branch", again=False))
+                else:
+                    each.finish(reason)

@@ -59,10 +59,10 @@ class Transport:
         )
         self.close = self._client.aclose
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of an answer. Raises RemoteError."""
+    async def ask(self, path: str) -> Any:
+        """Return the JSON that is at ``path``. Raises RemoteError."""
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=self.options.connect_seconds)
-        async with self._request(method, path, body, timeout) as response:
+        async with self._request("GET", path, timeout=timeout) as response:
             data = await response.aread()
         try:
             return msgspec.json.decode(data)
@@ -75,7 +75,7 @@ class Transport:
         Closing it before the end closes the connection, which ends the request over there. Raises
         RemoteError.
         """
-        async with self._request("POST", path, body) as response:
+        async with self._request("POST", path, msgspec.json.encode(body)) as response:
             rest = b""
             async for chunk in response.aiter_bytes():
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -89,10 +89,9 @@ class Transport:
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: Any, timeout: Any = httpx.USE_CLIENT_DEFAULT
+        self, method: str, path: str, content: bytes = b"", timeout: Any = httpx.USE_CLIENT_DEFAULT
     ) -> AsyncGenerator[httpx.Response]:
         """Send a request; its answer is still to be read. Raises RemoteError, also while it is read."""
-        content = None if body is None else msgspec.json.encode(body)
         try:
             async with self._client.stream(method, path, content=content, timeout=timeout) as response:
                 if not response.is_success:

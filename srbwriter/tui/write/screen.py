@@ -61,7 +61,6 @@ class Branches(BranchGrid):
 class WriteScreen(AppScreen[None]):
     """Story, panes, side panel, status line and footer."""
 
-    CSS_PATH = "screen.tcss"
     AUTO_FOCUS = "StoryEditor"
     BINDINGS = screen_bindings()
 
@@ -69,9 +68,8 @@ class WriteScreen(AppScreen[None]):
         super().__init__()
         self.session = session
         self.editor = StoryEditor(self._edit, session.joint, id="story")
-        self.grid = Branches(id="branches")
-        self.grid.follows = app.preferences[options.PANES] == "end"
-        self.grid.hint = f"{app.way_to('generate')} writes branches"
+        hint = f"{app.way_to('generate')} writes branches"
+        self.grid = Branches(session.n, app.preferences[options.PANES] == "end", hint, id="branches")
         self.panel: SidePanel | None = None
         self.legend = Static(id="legend")
         self.status_line = status.StatusLine()
@@ -396,7 +394,8 @@ class WriteScreen(AppScreen[None]):
 
     # ---- painting, called by the pump
 
-    def flush(self) -> None:
+    def flush(self, most: int | None = None) -> None:
+        """Paint what is new, of ``most`` panes at once; None is all."""
         current = self.session.round
         if current is not None and current.generation is None and self._shown > 0:
             return  # the round waits for the model: keep showing the previous one
@@ -414,7 +413,7 @@ class WriteScreen(AppScreen[None]):
             self.grid.show(branches, again, current.prefix if current is not None else None)
             tokens = Tokens.of(self.session)
             self.grid.colour(tokens if tokens.gather else None)
-        self.grid.pull()
+        self.grid.pull(most)
 
     def _shows_others(self, current: Round | None) -> bool:
         """Return whether ``current`` has other branches than those shown."""
