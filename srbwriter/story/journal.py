@@ -22,7 +22,7 @@ from secrets import token_hex
 from srbwriter import paths
 from srbwriter.story import disk, library
 from srbwriter.story.disk import FileLock, StoryFile, saving, write_story
-from srbwriter.story.model import Blocked, JsonObject, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
+from srbwriter.story.model import JsonObject, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
 from srbwriter.story.tree import Rows
 
 log = logging.getLogger(__name__)
@@ -48,27 +48,27 @@ def open_story(
     """
     path = paths.expanded(path).resolve()
     torn, name = disk.lock_of(path).exists(), path.name
-    why = ReadOnly(Blocked.ASKED, f"{name} was opened for reading only") if readonly else None
+    why = ReadOnly("asked", f"{name} was opened for reading only") if readonly else None
     try:
         if why is None and lock is None:
             path.open("r+b").close()
             lock = FileLock(path)
     except BlockingIOError as error:
-        why = ReadOnly(Blocked.IN_USE, f"{name} is {error.strerror}; this view is for reading only")
+        why = ReadOnly("in use", f"{name} is {error.strerror}; this view is for reading only")
     except OSError as error:
-        why = ReadOnly(Blocked.NO_PERMISSION, f"{name} may not be written to ({error.strerror})")
+        why = ReadOnly("closed", f"{name} may not be written to ({error.strerror})")
     try:
         file = disk.read(path, torn=torn)
         if file.damage is not None:
             words = f"{name} is damaged and was opened for reading only: {file.damage}"
-            why = ReadOnly(Blocked.DAMAGED, words)
+            why = ReadOnly("damaged", words)
         elif lock is not None:
             try:
                 with saving(path):
                     file = _bring_up_to_date(file, backups or paths.backup_dir())
             except NotSaved as error:  # the disk takes nothing now
                 words = f"{name} was opened for reading only: {error.short}; no word of it is lost"
-                why = ReadOnly(Blocked.NO_PERMISSION, words)
+                why = ReadOnly("closed", words)
         file.rows = {key: row for key, row in file.rows.items() if row is not None}
         file.read_only = why
         if why is None:

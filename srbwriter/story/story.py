@@ -21,7 +21,6 @@ from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     Author,
-    Blocked,
     Damage,
     JsonObject,
     JsonValue,
@@ -123,7 +122,7 @@ class Story(TextTree):
 
         When the other program has closed it, this view becomes writable.
         """
-        if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
+        if self.read_only is None or self.read_only.reason != "in use":
             return False
         now, lock = state_of(self.file), None
         with suppress(OSError):

@@ -36,7 +36,8 @@ class AppScreen(Screen[Result]):
         def rank(entry: tuple[str, ActiveBinding]) -> tuple[bool, ...]:
             binding = entry[1].binding
             show, on_branch = binding.show, binding.id is not None and not binding.priority
-            return not show, on_branch == show, binding.key == "escape", (binding.id is None) != show
+            late = show and binding.description in ("undo", "quit")  # the first to be out of view
+            return not show, not on_branch, late, binding.key == "escape", (binding.id is None) != show
 
         return dict(sorted(super().active_bindings.items(), key=rank))
 

@@ -32,8 +32,9 @@ class Notices:
         if self._is_new("error", error) and error is not None:
             words = str(error)
             if session.engine_state == "FAILED":
+                words += "" if words.endswith((".", "?")) else "."
                 way = screen.app.way_to("model")
-                words = f"{trouble_words(error)}. {words.rstrip('.')}. {way} chooses another or tries again."
+                words = f"{trouble_words(error)}. {words} {way} chooses another or tries again."
             screen.notify(words, severity="error")  # not a dialog, which would catch the writer's typing
         trouble = story.save_state.trouble
         if self._is_new("trouble", type(trouble) if trouble else None) and trouble is not None:

@@ -46,6 +46,7 @@ class Pump:
         """
         if not self._screen.app.is_headless:  # else the process belongs to a test or another program
             gc.freeze()
+            gc.set_threshold(700, 10, 200)  # a full one, which takes 40 ms, is rare
             gc.enable()
 
     def stop(self) -> None:
