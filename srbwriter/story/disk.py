@@ -20,6 +20,7 @@ from dataclasses import astuple, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
+from sys import intern
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -363,7 +364,7 @@ def read(path: Path, *, torn: bool | None = None) -> RowFile:
                     found.tokens.append(token)
                     found.whole, found.end, found.summary = found.whole or at, at, as_object(summary)
                 case [str(table), int() | str() as key, row] if good:
-                    batch[table, key] = _DECODERS[table](row) if row is not None else None
+                    batch[intern(table), key] = _DECODERS[table](row) if row is not None else None
                 case {"srbwriter": int(version)} if good:
                     if version > VERSION:
                         raise TooNew(path, version, VERSION)

@@ -67,9 +67,10 @@ def open_story(
                 with saving(path):
                     file = _bring_up_to_date(file, backups or paths.backup_dir())
             except NotSaved as error:  # the disk takes nothing now
-                words = f"{name} was opened for reading only: {error.short}; its last words are kept until there is room"
-                why = ReadOnly("closed", words)
-        file.rows = {key: row for key, row in file.rows.items() if row is not None}
+                words = f"{error.short}; its last words are kept until there is room"
+                why = ReadOnly("closed", f"{name} was opened for reading only: {words}")
+        for key in [key for key, row in file.rows.items() if row is None]:
+            del file.rows[key]
         file.read_only = why
         if why is None:
             file.lock, lock = lock, None
