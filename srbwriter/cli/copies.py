@@ -14,7 +14,7 @@ from srbwriter.cli.flags import add_actions
 from srbwriter.cli.stories import STORY, find_story
 from srbwriter.config import Settings, Table
 from srbwriter.story import Story, library
-from srbwriter.story.backup import backups, discard, restore, snapshot
+from srbwriter.story.library import backups, discard, restore, snapshot
 
 
 def backup_arguments(parser: argparse.ArgumentParser, table: Table) -> None:

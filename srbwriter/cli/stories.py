@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import time
@@ -16,8 +17,8 @@ from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
 from srbwriter.story import DamagedStory, Story, StoryError, library
-from srbwriter.story.backup import backups
 from srbwriter.story.disk import SUFFIX, move
+from srbwriter.story.library import backups
 from srbwriter.story.model import counted
 
 STORY = "title, name or file of a story"
@@ -125,11 +126,12 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
     if not stories:
         say("there is no story yet; srbwriter begins one, and so does `srbwriter new TITLE`")
         return Exit.OK
-    cells = [("title", "words", "changed", "file")]
+    cells, home = [("title", "words", "changed", "file")], os.path.expanduser("~/")
     for story in stories:
         changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(story.modified))
         title = story.title if len(story.title) <= 40 else f"{story.title[:39]}…"
-        cells.append((title, "?" if story.problem else str(story.words), changed, str(story.path)))
+        place = re.sub(f"^{re.escape(home)}", "~/", str(story.path))
+        cells.append((title, "?" if story.problem else str(story.words), changed, place))
         if story.problem:
             say(f"{story.path} {story.problem} (srbwriter check says more)")
     print(columns(cells, right=(1,)))

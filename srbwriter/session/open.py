@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Story, StoryError, TokenSizes, backup, library
+from srbwriter.story import Story, StoryError, TokenSizes, library
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -40,7 +40,7 @@ def _copy_of_the_day(story: Story) -> None:
 
     def copy() -> None:
         try:
-            backup.daily(file, folder)
+            library.daily(file, folder)
         except StoryError as error:
             log.warning("no copy of the day: %s", error)
 

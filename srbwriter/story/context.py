@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import regex
 
 from srbwriter.story.lore import scan
-from srbwriter.story.model import Span, StorySettings, Template
+from srbwriter.story.model import LoreEntry, Span, StorySettings, Template
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
 """The kind of a part of the prompt."""
@@ -36,19 +36,17 @@ SMALLEST_STORY = 16  # fewest tokens of story in a usable window
 DEFAULT_NOTE_DEPTH = 3  # lines from the end; the custom of Kobold and mikupad
 DEFAULT_LORE_DEPTH = 12  # lines from the end for triggered entries: near the end, but not at it
 
-# Shares of the story's room. What a new cut leaves free is filled until the next cut.
-KEEP_AFTER_CUT = 0.75  # of it is filled after a new cut
-KEEP_AT_LEAST = 0.5  # of it stays filled, at least, where that lets the cut be at the end of a paragraph
+# Shares of the story's room:
+KEEP_AFTER_CUT = 0.75  # is filled after a new cut; the rest is free until the next one
+KEEP_AT_LEAST = 0.5  # stays filled, at least, where that lets the cut be at the end of a paragraph
 KEEP_OLD_CUT = 0.25  # an old cut that leaves less is replaced, if there is more story
-DRIFT = (
-    0.3  # the story may grow so far past a note before the note follows: a new cut comes first, moves both
-)
+DRIFT = 0.3  # the story grows so far past a note before that follows: a new cut comes first, and moves both
 
 NEAR_END = 400  # characters of the story, at most, that follow a wish
 
-_BOUNDARIES = tuple(
-    map(regex.compile, (r"\n+", r"(?<=[.!?…][\"'”’»)\]]*)\s+", r"\s+"))  # paragraphs, sentences, words
-)
+_LINE = regex.compile(r"(?<![^\n])[^\n]*\S")  # that is not blank
+_WORD_END = regex.compile(r"\s+")
+_BOUNDARIES = regex.compile(r"\n+"), regex.compile(r"(?<=[.!?…][\"'”’»)\]]*)\s+"), _WORD_END
 
 
 class ContextError(ValueError):
@@ -108,21 +106,6 @@ class Assembly(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-class _Part(NamedTuple):
-    """A text of the settings: its name in the layout, and how many lines from the end of the story it stands
-    (None: before the story).
-
-    Parts of the lowest ``rank`` get room first. A lore entry has ``most`` tokens, whole or not at all.
-    """
-
-    key: str
-    source: Source
-    text: str | None
-    depth: int | None
-    rank: tuple[int, int]
-    most: int | None = None
-
-
 def assemble(
     path: Iterable[tuple[str, Sequence[Span]]],
     settings: StorySettings,
@@ -148,27 +131,29 @@ def assemble(
         tokenize = tokenizer.tokenize_template if source == "template" else None
         return [Segment(source, text, tuple((tokenize or tokenizer.tokenize)(text)))] if text else []
 
-    # What there is, in the order of the prompt.
+    # What there is: all of it as lore, which stands before the story, or some lines from its end.
     active, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
-    called = {entry.id for entry in active}
-    note_depth = settings.author_note_depth
-    parts = [_Part("memory", "memory", settings.memory, None, (1, 0))]
+    called = {"note", "memory", "so far", *(f"lore:{entry.id}" for entry in active)}
+    memory = LoreEntry("memory", text=settings.memory or "")
+    so_far = LoreEntry("so far", text=settings.so_far or "")
+    depth = settings.author_note_depth
+    note = LoreEntry(
+        "note", text=settings.author_note or "", depth=DEFAULT_NOTE_DEPTH if depth is None else depth
+    )
+    lore: list[LoreEntry] = []
     for entry in sorted(settings.lore, key=lambda entry: entry.order):
-        key, depth, most = f"lore:{entry.id}", entry.depth, entry.token_budget
-        if entry.id in called or (entry.enabled and key in old):
-            rank = 5 if entry.id not in called else 3 if entry.constant and depth is None else 4
-            depth = DEFAULT_LORE_DEPTH if depth is None and rank != 3 else depth
-            most = window.n_ctx if most is None else most
-            parts.append(_Part(key, "lore", entry.text, depth, (rank, -entry.order), most))
-    parts.append(_Part("so far", "so far", settings.so_far, None, (2, 0)))
-    note_depth = DEFAULT_NOTE_DEPTH if note_depth is None else note_depth
-    parts.append(_Part("note", "note", settings.author_note, note_depth, (0, 0)))
+        if (key := f"lore:{entry.id}") in called or (entry.enabled and key in old):
+            usual = None if entry.constant else DEFAULT_LORE_DEPTH
+            lore.append(replace(entry, id=key, depth=usual if entry.depth is None else entry.depth))
+    by_priority = sorted(
+        lore, key=lambda entry: (entry.id not in called, entry.depth is not None, -entry.order)
+    )
 
     # What of it has room.
     template = settings.template or Template()
     texts = template.before, template.between, template.after
     before, between, after = (segments("template", text) for text in texts)
-    follows = any(part.text for part in parts if part.depth is None)
+    follows = any(entry.text for entry in (memory, so_far, *lore) if entry.depth is None)
     request = segments("request", "\n" * follows + template.request) if template.request else []
     room = window.available - len(window.bos) - _size([*before, *between, *after, *request, *wish])
     if room < SMALLEST_STORY:
@@ -180,29 +165,33 @@ def assemble(
     free = room - max(room // STORY_SHARE, SMALLEST_STORY)
     for_lore = window.n_ctx if settings.lore_budget is None else settings.lore_budget
     fitted, dropped = dict[str, list[Segment]](), list[Segment]()
-    for key, source, text, _, (rank, _), most in sorted(parts, key=lambda part: part.rank):
-        text = f"{text}\n" if text and not text.endswith("\n") else text or ""
-        fitted[key] = segments(source, text)
-        if _size(fitted[key]) > (limit := free if most is None else most):  # what fits of it, up to a word
-            ends = [0, *(match.end() for match in _BOUNDARIES[-1].finditer(text))]
-            fits = bisect_right(ends, limit, key=lambda end: len(tokenizer.tokenize(text[:end])))
-            fitted[key] = segments(source, text[: ends[max(fits - 1, 0)]])
-        if most is not None:
-            fitted[key] = fitted[key] if _size(fitted[key]) <= min(free, for_lore) else []
-            for_lore -= _size(fitted[key])
-        free -= _size(fitted[key])
-        if rank < 5 and (rest := text[sum(len(segment.text) for segment in fitted[key]) :]):
+    for entry in [note, memory, so_far, *by_priority]:
+        source, most = cast("Source", entry.id.partition(":")[0]), free
+        if source == "lore":
+            most = window.n_ctx if entry.token_budget is None else entry.token_budget
+        text = entry.text if entry.text.endswith("\n") or not entry.text else f"{entry.text}\n"
+        found = segments(source, text)
+        if _size(found) > most:  # what fits of it, up to a word
+            ends = [0, *(match.end() for match in _WORD_END.finditer(text))]
+            fits = bisect_right(ends, most, key=lambda end: len(tokenizer.tokenize(text[:end])))
+            found = segments(source, text[: ends[max(fits - 1, 0)]])
+        if source == "lore":
+            found = found if _size(found) <= min(free, for_lore) else []
+            for_lore -= _size(found)
+        free -= _size(found)
+        fitted[entry.id] = found
+        if entry.id in called and (rest := text[sum(len(segment.text) for segment in found) :]):
             dropped.append(Segment(source, rest))
 
     # Where it stands, and where the story begins.
-    stable = [segment for part in parts if part.depth is None for segment in fitted[part.key]]
-    movable = [part for part in parts if part.depth is not None and fitted[part.key]]
+    stable = [segment for e in (memory, *lore, so_far) if e.depth is None for segment in fitted[e.id]]
+    movable = [entry for entry in (*lore, note) if entry.depth is not None and fitted[entry.id]]
     room -= _size(stable)
     before_cut = story.find(old.get("cut"))
-    cut = _cut(story, max(room - sum(_size(fitted[part.key]) for part in movable), 0), before_cut)
+    cut = _cut(story, max(room - sum(_size(fitted[entry.id]) for entry in movable), 0), before_cut)
     drift = int(DRIFT * room * (len(story.text) - cut) / max(story.size(cut), 1))  # in characters
-    places = _settle(movable, story, cut, old if cut == (before_cut or 0) else {}, drift)
-    inserted = [(places[part.key], fitted[part.key]) for part in movable if part.key in places]
+    places = _settle(movable, called, story, cut, old if cut == (before_cut or 0) else {}, drift)
+    inserted = [(places[entry.id], fitted[entry.id]) for entry in movable if entry.id in places]
     if wish:
         inserted.append((max(place_near_end(story.text, story.opens), cut), [*wish]))
     inserted.sort(key=lambda pair: pair[0])
@@ -226,6 +215,16 @@ def _size(segments: Iterable[Segment]) -> int:
 # -- the text of the story, with its tokens ----------------------------------------------------------
 
 
+class _Run(NamedTuple):
+    """The tokens of a span, whose text is ``at`` a character, and the characters at which they begin."""
+
+    at: int
+    lead: str
+    ids: Sequence[int]
+    places: Sequence[int]
+    stored: bool
+
+
 class _Story:
     """The text of a path, and the tokens of its end: more than ``most``, or all, and where each begins.
 
@@ -233,8 +232,7 @@ class _Story:
     """
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer, most: int) -> None:
-        self._tokenizer = tokenizer
-        self._nodes: dict[str, tuple[int, int]] = {}
+        self._tokenizer, self._nodes = tokenizer, dict[str, tuple[int, int]]()
         spans: list[tuple[int, Span]] = []
         end = 0
         for node, some in path:
@@ -245,56 +243,49 @@ class _Story:
             self._nodes[node] = begin, end
         self.text = "".join(span.text for _, span in spans)
         self._ids, self._runs = list[int](), list[tuple[int, bool]]()
-        self._places = [end]  # of the tokens, and where the last one ends
-        while spans and len(self._ids) <= most:
-            at, span = spans.pop()
-            ids, places = self._stored(at, span)
-            # The tokens begin before the text if they can take over its end.
-            lead, start = at - len(span.lead), at
-            if lead < at and ids and spans and spans[-1][0] <= lead and self.text.startswith(span.lead, lead):
-                before = self._stored(*spans[-1])[1]
-                start = lead if lead in before or not before else at
-            first, last = bisect_left(places, start), bisect_left(places, end)
-            split = places[first] if first < last else end
-            self._put(split, ids[first:last], places[first:last], True)
-            self._put_typed(start, split)
-            end = start
+        self._places = [end]  # where each token begins, and where the last one ends
+        runs = (self._read(at, span) for at, span in reversed(spans))
+        stop, run = end, next(runs, None)
+        while run and len(self._ids) <= most:
+            before = next(runs, None)
+            if end < stop and not run.stored:
+                run = self._read_typed(run.at, end)
+            # The tokens take over the end of the text before, where that is the same and can be opened.
+            start, lead = run.at, run.at - len(run.lead)
+            if before and before.at <= lead and self.text.startswith(run.lead, lead):
+                start = lead if lead in before.places or not before.stored else start
+            first, last = bisect_left(run.places, start), bisect_left(run.places, end)
+            split = run.places[first] if first < last else end
+            self._put(split, run.ids[first:last], run.places[first:last], run.stored)
+            if start < split:
+                typed = self._read_typed(start, split)
+                self._put(start, typed.ids, typed.places, stored=False)
+            stop, end, run = run.at, start, before
 
     def _put(self, at: int, ids: Sequence[int], places: Sequence[int], stored: bool) -> None:
-        if ids:
-            self._ids[:0], self._places[:0], self._runs[:0] = ids, places, [(at, stored)]
+        self._ids[:0], self._places[:0], self._runs[:0] = ids, places, [(at, stored)]
 
-    def _put_typed(self, start: int, end: int) -> None:
-        """Put tokens made just now; where their bytes are not the text, each line for itself."""
-        text = self.text[start:end]
-        ids, lines = self._tokenizer.tokenize(text) if text else (), text.splitlines(keepends=True)
-        places = self._starts(start, text, ids)
-        if places is None and len(lines) > 1:
-            for line in reversed(lines):
-                self._put_typed(end - len(line), end)
-                end -= len(line)
-        else:
-            self._put(start, ids, places or [start] * len(ids), False)
+    def _read_typed(self, start: int, end: int) -> _Run:
+        return self._read(start, Span(self.text[start:end], "writer"))
 
-    def _stored(self, at: int, span: Span) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the stored tokens of the span at ``at``, and where they begin; those whose bytes are not the
-        text, as after byte repair, cannot be parted."""
-        if not span.ids or not span.vocab or span.vocab != self._tokenizer.vocabulary:
-            return (), ()
-        begin = at - len(span.lead)
-        return span.ids, self._starts(begin, span.lead + span.text, span.ids) or [begin] * len(span.ids)
+    def _read(self, at: int, span: Span) -> _Run:
+        """Return the tokens of the span at ``at``: its own, or made just now.
 
-    def _starts(self, at: int, text: str, ids: Sequence[int]) -> list[int] | None:
-        """Return the character at which each token of the text at ``at`` begins, None if that is unknown.
-
-        One that begins inside a character has the place of that character.
+        One that begins inside a character has the place of that character. Where the bytes of the tokens are
+        not those of the text, as after byte repair, they cannot be parted.
         """
-        pieces = self._tokenizer.pieces(ids)
-        if b"".join(pieces) != text.encode("utf-8", "surrogatepass"):
-            return None
-        begun = accumulate((sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces), initial=at)
-        inside = (piece != b"" and piece[0] & 0xC0 == 0x80 for piece in pieces)
-        return [min(place - within, at + len(text) - 1) for place, within in zip(begun, inside, strict=False)]
+        stored = bool(span.ids) and span.vocab == self._tokenizer.vocabulary != ""
+        lead = span.lead if stored else ""
+        text, begin = lead + span.text, at - len(lead)
+        ids = span.ids if stored else self._tokenizer.tokenize(text)
+        pieces, places = self._tokenizer.pieces(ids), [begin] * len(ids)
+        if b"".join(pieces) == text.encode("utf-8", "surrogatepass"):
+            begun = accumulate(
+                (sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces), initial=begin
+            )
+            inside = (0x80 <= (*piece, 0)[0] < 0xC0 for piece in pieces)
+            places = [min(at - into, begin + len(text) - 1) for at, into in zip(begun, inside, strict=False)]
+        return _Run(at, lead, ids, places, stored)
 
     def segments(self, start: int, end: int) -> Iterator[Segment]:
         """Yield the text from ``start`` to ``end`` as story segments."""
@@ -330,17 +321,6 @@ class _Story:
         begin, end = self._nodes.get(node, (0, -1))
         return begin + offset if begin + offset <= end and self.opens(begin + offset) else None
 
-    def line_start(self, lines: int, cut: int) -> int:
-        """Return the start of the last ``lines`` lines that are not blank; ``cut`` if fewer are behind it."""
-        end = len(self.text.rstrip())
-        while end > cut:
-            start = max(self.text.rfind("\n", cut, end) + 1, cut)
-            lines -= self.text[start:end].strip() != ""
-            if lines <= 0 and self.opens(start):
-                return start
-            end = start - 1
-        return cut
-
 
 # -- where the story begins in the window, and what stands in it --------------------------------------
 
@@ -374,23 +354,30 @@ def place_near_end(text: str, opens: Callable[[int], bool] = lambda _: True) -> 
     return next(_boundaries(text, max(end - NEAR_END, 0), end, opens), len(text))
 
 
-def _settle(parts: Iterable[_Part], story: _Story, cut: int, anchors: Layout, drift: int) -> dict[str, int]:
-    """Return the place of every part in the story, by key.
+def _settle(
+    entries: Iterable[LoreEntry], called: set[str], story: _Story, cut: int, anchors: Layout, drift: int
+) -> dict[str, int]:
+    """Return the place of every entry in the story, by id.
 
-    A part near the end of a story breaks the cached prefix whenever it moves. So it keeps its place
-    (``anchors``) while the story grows past it, by up to ``drift`` characters. The parts behind a break then
-    move too, since that costs nothing more; lore that is not active any more goes.
+    An entry near the end of a story breaks the cached prefix whenever it moves. So it keeps its place
+    (``anchors``) while the story grows past it, by up to ``drift`` characters. Those behind a break then move
+    too, since that costs nothing more; lore that was not called again goes.
     """
-    last_line, break_at = story.line_start(1, cut), len(story.text) + 1
+    lines = [line.start() for line in _LINE.finditer(story.text, cut)]
+
+    def line_start(depth: int) -> int:
+        return next(filter(story.opens, lines[-max(depth, 1) :: -1]), cut)
+
+    break_at = len(story.text) + 1
     kept, ideals = dict[str, int](), dict[str, int]()
-    for part in parts:
-        key, ideal = part.key, story.line_start(max(part.depth or 0, 1), cut)
-        if part.rank[0] < 5:
+    for entry in entries:
+        key, ideal = entry.id, line_start(entry.depth or 1)
+        if key in called:
             ideals[key] = ideal
         at = story.find(anchors.get(key))
         if at is not None and at >= cut:
             kept[key] = at
-            if ideal - drift <= at <= max(ideal, last_line):
+            if ideal - drift <= at <= max(ideal, line_start(1)):
                 continue
         break_at = min(break_at, kept.get(key, break_at), ideals.get(key, break_at))
     return ideals | {key: at for key, at in kept.items() if at < break_at}

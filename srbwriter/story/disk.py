@@ -178,14 +178,11 @@ class FileLock:
 # -- lines -------------------------------------------------------------------------------------------
 
 
-def _json_of(row: Any) -> Any:
-    if isinstance(row, Node):
-        return row_of(row)
-    return packed(row) if isinstance(row, bytes) else astuple(row)
-
-
 _FAST, _DECODER = msgspec.json.Decoder(), json.JSONDecoder()
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"),
+    default=lambda row: {Node: row_of, bytes: packed}.get(type(row), astuple)(row),
+)  # fmt: skip
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "node": node_of, "action": Action.of, "value": lambda row: row,
     "day": lambda row: Progress(sum(row[:-1][:2]), row[-1]),  # words of two kinds in some rows

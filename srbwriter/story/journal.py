@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from secrets import token_hex
 
 from srbwriter import paths
-from srbwriter.story import backup, disk
+from srbwriter.story import disk, library
 from srbwriter.story.disk import FileLock, StoryFile, saving, write_story
-from srbwriter.story.library import place_of_second
-from srbwriter.story.model import Blocked, JsonObject, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
+from srbwriter.story.model import JsonObject, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
 from srbwriter.story.tree import Rows
 
 log = logging.getLogger(__name__)
@@ -48,29 +48,27 @@ def open_story(
     """
     path = paths.expanded(path).resolve()
     torn, name = disk.lock_of(path).exists(), path.name
-    why = ReadOnly(Blocked.ASKED, f"{name} was opened for reading only") if readonly else None
+    why = ReadOnly("asked", f"{name} was opened for reading only") if readonly else None
     try:
         if why is None and lock is None:
             path.open("r+b").close()
             lock = FileLock(path)
     except BlockingIOError as error:
-        why = ReadOnly(Blocked.IN_USE, f"{name} is {error.strerror}; this view is for reading only")
+        why = ReadOnly("in use", f"{name} is {error.strerror}; this view is for reading only")
     except OSError as error:
-        why = ReadOnly(Blocked.NO_PERMISSION, f"{name} may not be written to ({error.strerror})")
+        why = ReadOnly("closed", f"{name} may not be written to ({error.strerror})")
     try:
         file = disk.read(path, torn=torn)
         if file.damage is not None:
             words = f"{name} is damaged and was opened for reading only: {file.damage}"
-            why = ReadOnly(Blocked.DAMAGED, words)
+            why = ReadOnly("damaged", words)
         elif lock is not None:
             try:
                 with saving(path):
-                    if not file.token:
-                        file = _upgrade(file, backups or paths.backup_dir())
-                    _take_up_changes(file)
+                    file = _bring_up_to_date(file, backups or paths.backup_dir())
             except NotSaved as error:  # the disk takes nothing now
-                words = f"{name} was opened for reading only: {error.short}"
-                why = ReadOnly(Blocked.NO_PERMISSION, words)
+                words = f"{name} was opened for reading only: {error.short}; no word of it is lost"
+                why = ReadOnly("closed", words)
         file.rows = {key: row for key, row in file.rows.items() if row is not None}
         file.read_only = why
         if why is None:
@@ -94,23 +92,20 @@ def create_story(path: Path, rows: Rows) -> StoryFile:
     return file
 
 
-def _upgrade(file: StoryFile, backups: Path) -> StoryFile:
-    """Rewrite a file of an older version, after copying it. Raises NotSaved or OSError."""
-    folder = backup.own_folder(file.rows.get(("value", "uuid")), file.path, backups)
-    backup.snapshot(file.path, folder, "before the upgrade from version 7")
-    made = write_story(file.path, file.rows, instead=file)
-    for suffix in ("-wal", "-shm", "-journal"):
-        Path(f"{file.path}{suffix}").unlink(missing_ok=True)
-    return made
+def _bring_up_to_date(file: StoryFile, backups: Path) -> StoryFile:
+    """Rewrite a file of an older version, after copying it; take up what a program has left that was killed,
+    or whose disk took no words.
 
-
-def _take_up_changes(file: StoryFile) -> None:
-    """Take up the changes of a program that was killed, or whose disk took no words.
-
-    The file holds them, unless their last token is missing in it. A file that ends with a token of theirs is
-    the writer's, and gets them; any other was put in its place, and they go into a second one.
+    The file holds such changes, unless their last token is missing in it. A file that ends with a token of
+    theirs is the writer's, and gets them; any other was put in its place, and they go into a second one.
     """
     path, kept = file.path, StoryFile(disk.changes_of(file.path))
+    if not file.token:
+        folder = library.own_folder(file.rows.get(("value", "uuid")), path, backups)
+        library.snapshot(path, folder, "before the upgrade from version 7")
+        file = write_story(path, file.rows, instead=file)
+        for suffix in ("-wal", "-shm", "-journal"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
     with suppress(FileNotFoundError, StoryError):
         kept = disk.read(kept.path, torn=True)
     if len(kept.tokens) > 1 and kept.token not in file.tokens:
@@ -122,10 +117,10 @@ def _take_up_changes(file: StoryFile) -> None:
             same = kept.rows["value", "uuid"] == file.rows.get(("value", "uuid"))
             kept.rows = rows if same else kept.rows
             kept.note_damage("", set())
-            file.second_file = SecondFile(path, place_of_second(path, kept.rows))
+            file.second_file = SecondFile(path, library.place_of_second(path, kept.rows))
             write_story(file.second_file.ours, kept.rows)
-            log.warning("%s", file.second_file)
     kept.path.unlink(missing_ok=True)
+    return file
 
 
 # -- write -------------------------------------------------------------------------------------------
@@ -169,7 +164,6 @@ class Journal:
         self._waiting: Rows = {}
         self._since: float | None = None  # the time of the oldest change that is not on the disk
         self._last = 0.0  # the time of the last change
-        self._put = self._saved = 0  # batches
         self._urgent = self._closing = False
         self._trouble: NotSaved | None = None
         self._failed, self._not_before = 0, 0.0
@@ -183,7 +177,6 @@ class Journal:
             self._last = time.monotonic()
             self._since = self._since or self._last
             self._waiting |= rows
-            self._put += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="srbwriter-journal", daemon=True)
                 self._thread.start()
@@ -204,12 +197,13 @@ class Journal:
     def flush(self) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""
         with self._wake:
-            wanted, failed = self._put, self._failed
-            if self._saved < wanted:
-                self._urgent, self._not_before = True, 0.0
-                self._wake.notify_all()
-                self._wake.wait_for(lambda: self._saved >= wanted or self._failed > failed, timeout=60)
-            if self._saved < wanted:
+            asked, failed = time.monotonic(), self._failed
+            if self._since is None:
+                return
+            self._urgent, self._not_before = True, 0.0
+            self._wake.notify_all()
+            self._wake.wait_for(lambda: (self._since or inf) > asked or self._failed > failed, timeout=60)
+            if (self._since or inf) <= asked:
                 raise self._trouble or NotSaved(self.file.path, "the disk does not answer", full=False)
 
     def close(self) -> None:
@@ -236,7 +230,7 @@ class Journal:
         if self._since is not None:
             return max(self._since if self._urgent else self._since + DELAY_SECONDS, self._not_before)
         is_long = self.file.end > 2 * self.file.whole + SPARE
-        return self._last + REST_SECONDS if is_long else float("inf")
+        return self._last + REST_SECONDS if is_long else inf
 
     def _run(self) -> None:
         while True:
@@ -246,7 +240,7 @@ class Journal:
                 if self._closing:
                     return
                 rows, self._waiting, self._urgent = self._waiting, {}, False
-                upto, resting, began = self._put, self._since is None, time.monotonic()
+                resting, began = self._since is None, time.monotonic()
             try:
                 if resting:
                     self._write_anew()
@@ -263,7 +257,7 @@ class Journal:
                     self._wake.notify_all()
             else:
                 with self._wake:
-                    self._saved, self._since = upto, began if self._put > upto else None
+                    self._since = began if self._waiting else None
                     self._trouble, self._failed, self._not_before = None, 0, 0.0
                     self._wake.notify_all()
 
@@ -318,11 +312,9 @@ class Journal:
         if not first.exists():
             self._use(write_story(first, rows))
             return
-        file = write_story(place_of_second(first, rows), rows)
+        file = write_story(library.place_of_second(first, rows), rows)
         file.lock = FileLock(file.path)
         self._use(file)
         if lock is not None:
             lock.close()
-        second = SecondFile(first, file.path)
-        log.warning("%s", second)
-        self._moved(second)
+        self._moved(SecondFile(first, file.path))

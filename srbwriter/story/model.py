@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -174,20 +174,11 @@ def as_list(value: JsonValue) -> list[JsonValue]:
     return cast(list[JsonValue], value) if isinstance(value, list) else []
 
 
-class Blocked(StrEnum):
-    """Why a story cannot be written to."""
-
-    ASKED = "asked"  # the caller requested a read-only view
-    IN_USE = "in_use"
-    NO_PERMISSION = "no_permission"
-    DAMAGED = "damaged"
-
-
 @dataclass(frozen=True, slots=True)
 class ReadOnly:
     """Why a story is read-only: a reason and a message."""
 
-    reason: Blocked
+    reason: Literal["asked", "in use", "closed", "damaged"]
     message: str
 
 
@@ -199,11 +190,9 @@ class SecondFile:
     ours: Path
 
     def __str__(self) -> str:
-        where = f"in {self.ours.name}" if self.ours.parent == self.theirs.parent else f"in {self.ours}"
-        return (
-            f"Another program changed {self.theirs.name} while it was open here. That version stays there; "
-            f"yours is {where}."
-        )
+        ours = self.ours.name if self.ours.parent == self.theirs.parent else self.ours
+        said = f"Another program changed {self.theirs.name} while it was open here."
+        return f"{said} That version stays there; yours is in {ours}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +216,7 @@ class Damage:
             (self.doubtful, "not as written, perhaps — read them over"),
         ):
             if nodes:
-                more = f" and {len(nodes) - 20} more" if len(nodes) > 20 else ""
-                parts.append(f"nodes {', '.join(map(str, nodes[:20]))}{more}: {words}")
+                parts.append(f"nodes {', '.join(map(str, nodes))}: {words}")
         return "; ".join(parts)
 
 
@@ -253,11 +241,8 @@ class TooNew(NotAStory):
     """The story was written by a later version; it is left untouched."""
 
     def __init__(self, path: Path, version: int, known: int) -> None:
-        self.version, self.known = version, known
-        super().__init__(
-            path,
-            f"is of story version {version}, {known} is the newest known here — install a newer srbwriter",
-        )
+        words = f"is of story version {version}, {known} is the newest known here"
+        super().__init__(path, f"{words} — install a newer srbwriter")
 
 
 class DamagedStory(StoryError):

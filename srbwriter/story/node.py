@@ -6,6 +6,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -90,7 +91,7 @@ class Node:
 
 
 _FIELDS = tuple(Node.__dataclass_fields__)[:-2]
-_RUNS = _FIELDS.index("runs")
+_RUNS, *_ALIKE = map(_FIELDS.index, ("runs", "author", "model"))
 _values = attrgetter(*_FIELDS)
 
 
@@ -102,6 +103,8 @@ def row_of(node: Node) -> list[Any]:
 def node_of(row: list[Any]) -> Node:
     """The inverse of :func:`row_of`."""
     row[_RUNS] = unpacked(row[_RUNS])
+    for place in _ALIKE:  # in every other row too: one string for all
+        row[place] = intern(row[place])
     return Node(*row)
 
 

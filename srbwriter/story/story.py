@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from srbwriter.story import backup, outline
+from srbwriter.story import library, outline
 from srbwriter.story.disk import FileLock, StoryFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit, same_start
@@ -21,7 +21,6 @@ from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     Author,
-    Blocked,
     Damage,
     JsonObject,
     JsonValue,
@@ -123,7 +122,7 @@ class Story(TextTree):
 
         When the other program has closed it, this view becomes writable.
         """
-        if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
+        if self.read_only is None or self.read_only.reason != "in use":
             return False
         now, lock = state_of(self.file), None
         with suppress(OSError):
@@ -360,12 +359,12 @@ class Story(TextTree):
 
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
-        return backup.own_folder(self._values.get("uuid"), self.file, folder)
+        return library.own_folder(self._values.get("uuid"), self.file, folder)
 
     def snapshot(self, folder: Path, name: str) -> Path:
         """Save a named copy below ``folder``, which is never removed. Raises NotSaved."""
         self.flush()
-        return backup.snapshot(self.file, self.backup_folder(folder), name)
+        return library.snapshot(self.file, self.backup_folder(folder), name)
 
     def recover(self, target: Path, title: str) -> Path:
         """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""

@@ -40,9 +40,6 @@ from srbwriter.story.words import Count
 Rows = dict[tuple[str, Any], Any]
 """Rows of a story by (table, key): a Node, an Action, a Progress, or a value; None is a row that is gone."""
 
-NOTED = frozenset("parent place state author text runs bookmark title note labels own_settings".split())
-"""The fields of a node that undo puts back."""
-
 MOST_ACTIONS = 5000
 """Actions that can be undone; more are forgotten, the oldest first."""
 
@@ -97,7 +94,6 @@ class Tree:
         self._old: dict[tuple[str, Any, str], Any] = {}  # before a change, by table, key, and field of a node
         self._action: Action | None = None
         self._before: dict[tuple[NodeId, str], Any] = {}  # before the last action, by node and field
-        self._take_in({})
 
     def _take_in(self, rows: Rows) -> None:
         """Fill the tree with what a file holds."""
@@ -113,13 +109,12 @@ class Tree:
         for node in self._nodes.values():
             node.sampling = same.setdefault(repr(node.sampling), node.sampling)
             self._children.setdefault(node.parent, set()).add(node.id)
-        self._next = max(self._nodes, default=0) + 1
+        self._next = max(self._nodes) + 1
         self._last_change = self.clock()
-        if self._nodes and "current" not in self._values:  # then the newest node that was read is likeliest
+        if "current" not in self._values:  # then the newest node that was read is likeliest
             read = (n.id for n in self._nodes.values() if n.state == State.LIVING and n.visited)
             self._values["current"] = max(read, default=ROOT)
-        if self._nodes:
-            self._values["current"] = self.nearest_living(self.current)
+        self._values["current"] = self.nearest_living(self.current)
 
     # -- change ------------------------------------------------------------------------------------
 
@@ -206,7 +201,7 @@ class Tree:
             old = getattr(node, name)
             if old is not value and old != value:
                 self._old.setdefault(("node", node.id, name), old)
-                if self._action is not None and name in NOTED:
+                if self._action is not None:
                     self._before.setdefault((node.id, name), old)
                 self._assign("node", node.id, name, value)
 

@@ -21,7 +21,8 @@ from srbwriter.unspaced import CHARACTER, EAST_ASIAN, KHMER_BURMESE, THAI_LAO
 
 _DASHES = "\u2012\u2013\u2014\u2015"  # they separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
-_WHOLE = 20  # a word, in the parts below
+_PART = "\x1f"  # white space that no text has
+_WHOLE = 20  # parts of a word
 _PARTS = (  # compiled when such a text is counted: a class of this size takes milliseconds
     (f"[{EAST_ASIAN}]", _WHOLE),
     (f"[{THAI_LAO}]", _WHOLE // 4),
@@ -33,7 +34,7 @@ class Count(NamedTuple):
     """The words of a text, and what adding the count of the next text needs.
 
     ``edges`` is the text in short: ``a`` for a first or last run of characters that is a word, ``.`` for one
-    that is none, white space between them, and a tab for each part of a word that is left over.
+    that is none, white space between them, and :data:`_PART` for each part of a word that is left over.
     """
 
     words: int
@@ -44,7 +45,8 @@ class Count(NamedTuple):
         """Add up the counts of texts that follow each other: a word on both sides of an edge is one."""
         known = list(counts)
         text = "".join(edges for _, edges in known)
-        return _shorten(text, sum(words for words, _ in known) - text.count("a"), text.count("\t"))
+        words, edges = _shorten(text)
+        return cls(sum(words for words, _ in known) - text.count("a") + words, edges)
 
 
 def count(text: str) -> Count:
@@ -52,27 +54,25 @@ def count(text: str) -> Count:
     return Count.total(map(_count_line, text.splitlines(keepends=True)))
 
 
-@lru_cache(maxsize=1 << 15)  # the lines of a long novel: a key changes one
-def _count_line(text: str) -> Count:
-    parts = 0
+def _shorten(text: str) -> Count:
+    parts = text.count(_PART)
     if not text.isascii():
         if CHARACTER.search(text):
-            parts = sum(len(re.findall(pattern, text)) * part for pattern, part in _PARTS)
+            parts += sum(len(re.findall(pattern, text)) * some for pattern, some in _PARTS)
             text = CHARACTER.sub(" ", text)
         for dash in _DASHES:
             text = text.replace(dash, " ")
-    return _shorten(text, 0, parts)
-
-
-def _shorten(text: str, words: int, parts: int) -> Count:
     runs = text.split()
     marks = ["a" if run[0].isalnum() or _LETTER.search(run) else "." for run in runs]
-    words += marks.count("a") + parts // _WHOLE
+    words = marks.count("a") + parts // _WHOLE
     if not text or runs == [text]:
         return Count(words, "".join(marks))
     first = "" if text[0].isspace() else marks[0]
     last = "" if text[-1].isspace() else marks[-1]
-    return Count(words, first + " " + "\t" * (parts % _WHOLE) + last)
+    return Count(words, first + " " + _PART * (parts % _WHOLE) + last)
+
+
+_count_line = lru_cache(maxsize=8192)(_shorten)  # a key changes one line
 
 
 def words_of(text: str) -> int:

@@ -23,7 +23,8 @@ def test_the_outline_is_read_from_the_text() -> None:
         ("One", 1, "# One"), ("", 0, "* * *"), ("Two", 2, "## Two ##"),
     ]  # fmt: skip
     assert outline("") == outline("Nothing here.") == []
-    assert [c.shown for c in outline("# One\n\n~~~\n\n# Two")] == ["One", "* * *", "Two"]
+    scenes = outline("# One\n\nA b.\n\n~~~\n\nC.\n\n# Two\n\nD.")
+    assert [(c.title, c.words) for c in scenes] == [("One", 3), ("", 1), ("Two", 1)]
 
 
 def test_a_chapter_begins_before_its_paragraph_and_gets_another_title(story: Story) -> None:

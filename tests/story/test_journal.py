@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from srbwriter.story import Blocked, Edit, NotSaved, Story, disk, journal
-from srbwriter.story.backup import backups, snapshot
+from srbwriter.story import Edit, NotSaved, Story, disk, journal
 from srbwriter.story.disk import StoryFile, changes_of, lock_of
-from srbwriter.story.library import info
+from srbwriter.story.library import backups, info, snapshot
 from srbwriter.story.model import TooNew
 
 REPO = Path(__file__).parents[2]
@@ -236,7 +235,7 @@ def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
 def test_a_second_window_follows_and_takes_over(file: Path) -> None:
     first = Story.open(file)
     with Story.open(file) as second:
-        assert second.read_only is not None and second.read_only.reason is Blocked.IN_USE
+        assert second.read_only is not None and second.read_only.reason == "in use"
         first.append(" It poured.")
         first.flush()
         assert second.follow() and second.text(second.current) == "It rained. It poured."
@@ -260,7 +259,7 @@ def test_a_changed_text_is_named_and_every_other_one_kept(file: Path, tmp_path: 
     file.write_bytes(data.replace(b" Three.", b" Thrxe."))
     with Story.open(file) as story:
         assert story.damage is not None and len(story.damage.doubtful) == 1
-        assert story.read_only is not None and story.read_only.reason is Blocked.DAMAGED
+        assert story.read_only is not None and story.read_only.reason == "damaged"
         assert story.node(node).text == " Two."
         made = story.recover(tmp_path / "again.srbw", "Again")
         assert [each.path for each in backups(folder)] == [copy]

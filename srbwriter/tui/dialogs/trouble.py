@@ -7,7 +7,7 @@ import time
 
 from srbwriter import logs, paths
 from srbwriter.story import Damage, Story
-from srbwriter.story.backup import Backup, backups, newest_good
+from srbwriter.story.library import Backup, backups, newest_good
 from srbwriter.story.model import counted
 
 _SHOWN = 40  # characters shown of each doubtful passage
