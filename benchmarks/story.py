@@ -25,6 +25,7 @@ from srbwriter.story import ROOT, Edit, Story
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import Span
 from srbwriter.story.node import Node
+from srbwriter.story.search import search_tree
 
 SIBLINGS = 5
 LEVELS_AT_ONCE = 4000
@@ -131,10 +132,10 @@ def _reading(story: Story) -> list[Line]:
     rare = cycle(word for word in sorted(counts) if len(word) > 4)
     usual = cycle(common)
     return [
-        _median("search, two words", lambda: story.search(f"{next(rare)} {next(rare)}"), 100.0),
-        _median("search, one word", lambda: story.search(next(rare)), 100.0),
-        _median("search, the commonest words", lambda: story.search(next(usual)), 100.0),
-        _median("search, the beginning of a word", lambda: story.search(next(rare)[:3]), 100.0),
+        _median("search, two words", lambda: search_tree(story, f"{next(rare)} {next(rare)}"), 100.0),
+        _median("search, one word", lambda: search_tree(story, next(rare)), 100.0),
+        _median("search, the commonest words", lambda: search_tree(story, next(usual)), 100.0),
+        _median("search, the beginning of a word", lambda: search_tree(story, next(rare)[:3]), 100.0),
         _median("text of the last 50 000 characters", lambda: story.text(end, 50_000), None),
         _median("words on the path", lambda: story.words(end), None),
         _median("nodes in reading order", lambda: list(story.reading_order(ROOT)), None, times=3),

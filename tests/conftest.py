@@ -155,6 +155,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def pytest_collection_finish() -> None:
     """Thousands of tests stay to the end; the collector of garbage need not look through them each time."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # and a screen of Textual is thousands of objects
 
 
 @pytest.fixture(autouse=True)

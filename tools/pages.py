@@ -8,9 +8,12 @@ the links there and renews the table of README.md. The text around them is writt
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from textual.keys import format_key
 
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
@@ -24,7 +27,7 @@ from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
 from srbwriter.tui.actions import COMMANDS
-from srbwriter.tui.commands import Command, shown_name
+from srbwriter.tui.commands import Command
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -189,6 +192,12 @@ def _command(command: Command) -> tuple[str, ...]:
 
 
 TMUX_PREFIX = "ctrl+b"
+
+
+def shown_name(key: str) -> str:
+    """Return the character that a key types, or else its name, as the section ``[keys]`` takes it."""
+    sign = format_key(key)
+    return sign if sign in string.punctuation.replace(",", "") else key
 
 
 def _keys(names: str) -> str:

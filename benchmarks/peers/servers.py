@@ -22,7 +22,6 @@ from typing import Any
 
 from benchmarks.engine.setting import Setting
 from srbwriter.engine.native.amx import weights_may_be_repacked
-from srbwriter.engine.native.spin import spin_limits
 
 HERE = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
@@ -129,7 +128,7 @@ class Server(CompletionServer):
 
     def __init__(self, setting: Setting, program: Path, slots: int) -> None:
         command = [str(program), *_common(setting), "-np", str(slots), "-kvu", "--no-webui"]
-        super().__init__(setting, "llama-server", command, _environment(setting))
+        super().__init__(setting, "llama-server", command, os.environ)
 
 
 def start_srbwriter(
@@ -170,12 +169,6 @@ def program(folder: Path | None, name: str) -> Path:
         if place.is_file():
             return place
     raise SystemExit(f"--peers: {name} is not in {folder}")
-
-
-def _environment(setting: Setting) -> dict[str, str]:
-    """For the program: without what the engine has set for this process, which says how threads wait."""
-    own = spin_limits({}) if setting.defaults else {}
-    return {name: value for name, value in os.environ.items() if name not in own}
 
 
 def _common(setting: Setting) -> list[str]:

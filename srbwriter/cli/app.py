@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import gc
 import os
 import sys
 
@@ -44,6 +45,7 @@ def run_app(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.story is not None:
             raise Failure(f"--serve takes no story, but {arguments.story} was given", Exit.USAGE)
         return serve.run(settings)
+    gc.disable()  # until the first screen is up: objects created before that live until the end
     from srbwriter.cli.completion import theme_names
     from srbwriter.cli.stories import story_to_open
     from srbwriter.tui.options import THEME

@@ -14,7 +14,7 @@ from srbwriter.cli.flags import add_actions
 from srbwriter.cli.stories import STORY, find_story
 from srbwriter.config import Settings, Table
 from srbwriter.story import Story, library
-from srbwriter.story.backup import backups, discard, restore, snapshot
+from srbwriter.story.library import backups, discard, restore, snapshot
 
 
 def backup_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
@@ -89,7 +89,7 @@ def _restore(file: Path) -> None:
     if copy is None:
         raise Failure(f"{file}: there is no such copy — `srbwriter backup list` shows them", Exit.USAGE)
     made = restore(copy, paths.library_dir())
-    library.remember(made, library.info(made).title)
+    library.remember(made)
     print(made.resolve())
 
 
@@ -107,7 +107,6 @@ def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     file, folder = _sound(arguments.story, "deleted")
     copy = discard(file, folder)
-    library.forget(file)
     print(copy)
     say(f"it was deleted; srbwriter backup restore {shlex.quote(str(copy))} brings it back")
     return Exit.OK

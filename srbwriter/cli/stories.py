@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import time
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -15,10 +17,9 @@ from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
 from srbwriter.story import DamagedStory, Story, StoryError, library
-from srbwriter.story.backup import backups
-from srbwriter.story.journal import move
+from srbwriter.story.disk import SUFFIX, move
+from srbwriter.story.library import backups
 from srbwriter.story.model import counted
-from srbwriter.story.store import SUFFIX
 
 STORY = "title, name or file of a story"
 """The help of an argument that names a story."""
@@ -102,7 +103,7 @@ def run_new(arguments: argparse.Namespace, settings: Settings) -> int:
     check_new(arguments.output)
     path = arguments.output or library.free_path(paths.library_dir(), title)
     with Story.create(path, title) as story:
-        library.remember(story.file, story.title)
+        library.remember(story.file)
         print(story.file)
     return Exit.OK
 
@@ -125,11 +126,12 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
     if not stories:
         say("there is no story yet; srbwriter begins one, and so does `srbwriter new TITLE`")
         return Exit.OK
-    cells = [("title", "words", "changed", "file")]
+    cells, home = [("title", "words", "changed", "file")], os.path.expanduser("~/")
     for story in stories:
         changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(story.modified))
         title = story.title if len(story.title) <= 40 else f"{story.title[:39]}…"
-        cells.append((title, "?" if story.problem else str(story.words), changed, str(story.path)))
+        place = re.sub(f"^{re.escape(home)}", "~/", str(story.path))
+        cells.append((title, "?" if story.problem else str(story.words), changed, place))
         if story.problem:
             say(f"{story.path} {story.problem} (srbwriter check says more)")
     print(columns(cells, right=(1,)))
@@ -180,21 +182,22 @@ def _named_after_title(path: Path, title: str) -> Path:
     base, _, number = target.stem.rpartition("-")
     if path.parent != paths.library_dir().resolve() or (number.isdigit() and path.stem == base):
         return path  # it is elsewhere, or has that name already
-    library.forget(path)
     move(path, target)
-    library.remember(target, title)
+    library.remember(target)
     return target
 
 
 def _facts(story: Story) -> dict[str, Any]:
-    living = list(story.reading_order())
+    living, words = story.reading_order(), Counter[str]()
+    for node in story.nodes(living):
+        words[node.author] += node.count.words
     return {
         **story.properties,
         "id": story.id,
         "file": str(story.file),
         "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),
         "words": story.words(story.current),
-        "words_of_all_branches": story.words_by_author(),
+        "words_of_all_branches": dict(words),
         "nodes": len(living),
         "ends": sum(not story.children(node) for node in living),
         "chapters": [chapter.title for chapter in story.outline() if chapter.title],

@@ -124,7 +124,7 @@ def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
             say(str(error))
             code = Exit.ERROR
             continue
-        library.remember(landed.path, landed.title)
+        library.remember(landed.path)
         print(landed.path)
         for notice in landed.notices:
             say(f"{work.file}: {notice}")

@@ -367,7 +367,7 @@ class Cache:
         """Return the idle sequences, the one used longest ago first."""
         return sorted(self.idle, key=lambda seq: self.tree.tip[seq].last_used)
 
-    def evict_idle(self) -> bool:
+    def evict_idle(self, seconds: float = COPYING_SECONDS) -> bool:
         """Evict idle text before something runs, so that it slows few steps; False if some is left to do.
 
         Only on a processor, and for a memory that is read at each step; and where nothing is lost by it.
@@ -375,7 +375,7 @@ class Cache:
         fits = self._unit_bytes * self.used_cells <= self.budget > 0
         if self.on_device or self.tree.whole or not fits:
             return True
-        until = time.perf_counter() + COPYING_SECONDS
+        until = time.perf_counter() + seconds
         while self.tree.count_idle_cells(self.idle) > IDLE_CELLS and self.evict():
             if time.perf_counter() >= until:
                 return False

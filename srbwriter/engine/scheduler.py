@@ -159,6 +159,8 @@ class Scheduler:
             if not queue.runs_background:
                 queue.last_worked = self.loop.now
         alone = not queue.busy or queue.runs_background  # nothing is evicted for background work
+        if not queue.writing and not alone and sum(map(queue.tokens_left, queue.reading)) > SHORT_PROMPT:
+            self.cache.evict_idle(float("inf"))  # every token of the prompt would be compared with it
         # What was let in writes its first token before anything is copied: a copy takes as long as a step.
         queue.steady = not admitted and (alone or self.cache.evict_idle()) and queue.all_writing
 

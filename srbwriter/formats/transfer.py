@@ -23,9 +23,8 @@ from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.disk import Taken, in_brief, lock_of, making, remove
-from srbwriter.story.draft import StoryDraft
-from srbwriter.story.journal import move
+from srbwriter.story.disk import Taken, in_brief, lock_of, place, remove, saving
+from srbwriter.story.draft import StoryDraft, draft_of
 from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
 from srbwriter.story.story import Story
 
@@ -60,7 +59,7 @@ def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tup
         if story.damage is not None:
             raise DamagedStory(story.file, str(story.damage))
         progress(0.1)
-        draft = story.to_draft()
+        draft = draft_of(story)
     progress(0.75)
     return draft.title, formats.write(draft, form)
 
@@ -140,17 +139,17 @@ class Import:
         titles = (self.title, draft.title, self.file.stem if self.data is None else "Imported story")
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
         try:
-            with making(self.target or library.free_path(self.folder, title)):
-                draft = replace(draft, title=title)
-                Story.from_draft(self.part, draft).close()
-            progress(1)
-            while True:
-                try:
-                    path = move(self.part, self.target or library.free_path(self.folder, title))
-                    return Landed(path, title, tuple(draft.notices))
-                except Taken:  # another process was faster; try the next name
-                    if self.target is not None:
-                        raise
+            with saving(self.target or library.free_path(self.folder, title), new=True):
+                Story.from_draft(self.part, replace(draft, title=title)).close()
+                progress(1)
+                while True:
+                    target = self.target or library.free_path(self.folder, title)
+                    try:
+                        place(self.part, target)
+                        return Landed(target, title, tuple(draft.notices))
+                    except Taken:  # another process was faster; try the next name
+                        if self.target is not None:
+                            raise
         finally:
             _drop(self.part)
 

@@ -164,7 +164,7 @@ class Book(Instrument):
 
     @property
     def outline(self) -> str:
-        return self._session.story.own_settings(ROOT).outline or ""
+        return self._session.story.node(ROOT).settings.outline or ""
 
     def put_outline(self, outline: str) -> None:
         """Keep ``outline``, a line for each chapter: see :mod:`srbwriter.session.outlining`."""
@@ -172,7 +172,7 @@ class Book(Instrument):
 
     def _put_settings(self, change: Callable[[StorySettings], StorySettings]) -> None:
         story = self._session.story
-        self._session.together(lambda: story.put_settings(ROOT, change(story.own_settings(ROOT))))
+        self._session.together(lambda: story.put_settings(ROOT, change(story.node(ROOT).settings)))
 
     def propose_line(self, part: Part) -> Future[str]:
         """Let the model write a line of the outline for ``part``; return it when it is done."""

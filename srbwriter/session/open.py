@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Story, StoryError, TokenSizes, backup, library
+from srbwriter.story import Story, StoryError, TokenSizes, library
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -28,7 +28,7 @@ def open_story(path: Path | None) -> Story:
         title = path.stem.replace("-", " ")  # unlike titles, file names have no spaces
     path = paths.expanded(path)
     story = Story.open(path) if path.exists() else Story.create(path, title)
-    library.remember(path, story.title)
+    library.remember(path)
     if story.read_only is None and len(story) > 1:
         _copy_of_the_day(story)
     return story
@@ -40,7 +40,7 @@ def _copy_of_the_day(story: Story) -> None:
 
     def copy() -> None:
         try:
-            backup.daily(file, folder)
+            library.daily(file, folder)
         except StoryError as error:
             log.warning("no copy of the day: %s", error)
 

@@ -75,7 +75,7 @@ class Prefix(NamedTuple):
 
 def in_whole_words(story: Story, node: Node) -> str:
     """Return the text of ``node``, with the letters before it that its first word goes on with."""
-    end = story.text(node.parent, END_CHARS)[-END_CHARS:] if node.parent is not None else ""
+    end = story.text(node.parent)[-END_CHARS:] if node.parent is not None else ""
     return Prefix(0, "", end).half_word(node.text) + node.text
 
 

@@ -20,6 +20,7 @@ from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
 from srbwriter.story.model import Span, StorySettings, Template
 from srbwriter.story.outline import outline
+from srbwriter.story.spans import beginning
 
 from .outlining import note_for
 
@@ -58,16 +59,12 @@ The first is of DeepSeek-R1 and Qwen's templates, the second of gpt-oss (the har
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
-    """One source of the context; ``fits`` is False for text without room (its tokens are 0).
-
-    ``ident`` is the id of a lorebook entry or of a node.
-    """
+    """One source of the context; ``fits`` is False for text without room (its tokens are 0)."""
 
     source: str
     text: str
     tokens: int
     fits: bool
-    ident: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,8 +321,8 @@ class Prompter:
         """Return the sizes of the prompt by source, for display."""
         settings = self.story.settings(node)
         assembly = self.assemble(node, settings, stop)
-        parts = [PromptPart(f.source, f.text, 0, False, f.ident) for f in assembly.dropped]
-        parts += [PromptPart(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
+        parts = [PromptPart(f.source, f.text, 0, False) for f in assembly.dropped]
+        parts += [PromptPart(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
         return PromptAccount(
             parts, len(assembly.tokens), self.engine.n_ctx, list(assembly.problems),
             self.frame.describe(settings), self.frame.apply(settings).template is not None,
@@ -346,6 +343,6 @@ class Prompter:
             if count >= len(path) or sum(len(n.text) for n in nodes) >= wanted:
                 spans = [node.spans for node in nodes]
                 if at is not None and at < len(nodes[-1].text):
-                    spans[-1] = self.story.head(path[-1], at)
+                    spans[-1] = beginning(spans[-1], at, self.story.token_sizes)
                 return [(str(node.id), own) for node, own in zip(nodes, spans, strict=True)]
             count *= 2

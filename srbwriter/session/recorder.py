@@ -141,7 +141,7 @@ def _drain(current: Round, track: Track) -> None:
         end = track.chars + len(text)
         last = bisect_right(buffer.ends, end, track.ids)
         if track.finished:
-            below = _last_node(current, track)
+            below = kept_node(current.story, track.nodes[-1][0])
             [track.name] = _begin_nodes(current, [track.branch], below)
             track.finished = False
             track.nodes.append((track.name, track.chars))
@@ -157,15 +157,11 @@ def _begin_take(current: Round, track: Track, buffer: Buffer) -> None:
     """Save a cut branch: the old version stays, the new one begins with the remaining text."""
     story, text = current.story, buffer.pieces[0] if buffer.pieces else ""
     count = bisect_right(buffer.ends, len(text))
-    ids, old = buffer.ids[:count], track.nodes[0][0]
-    if track.finished:
-        [name] = _begin_nodes(current, [track.branch], kept_node(story, current.parent))
-        story.stream(name, text, ids)
-    else:
-        name = story.replace_stream(track.name, text, ids, track.branch.seed)
-        _keep_origin(current, track.branch.index, name)
-    if text:
-        story.carry_marks(old, name)
+    ids = buffer.ids[:count]
+    if not track.finished:
+        story.finish(track.name, "replaced")
+    [name] = _begin_nodes(current, [track.branch], kept_node(story, current.parent))
+    story.stream(name, text, ids)
     track.name, track.nodes, track.finished, track.take = name, [(name, 0)], False, track.take + 1
     track.buffer, track.pieces, track.chars, track.ids = buffer, min(1, len(buffer.pieces)), len(text), count
 
@@ -194,20 +190,6 @@ def _keep_origin(current: Round, index: int, name: NodeId) -> None:
         story.put_meta(name, WRITTEN_FOR, [*current.prefix])
     if wish := current.wish_of(index):
         story.put_meta(name, WISH, wish)
-
-
-def _last_node(current: Round, track: Track) -> NodeId:
-    """Return the node in which the saved text of a branch ends; the writer may have split it."""
-    story, (node, start) = current.story, track.nodes[-1]
-    here, left = story.node(node), track.text[start:]
-    while left.startswith(here.text):
-        left = left[len(here.text) :]
-        below = story.nodes(story.children(here.id))
-        after = next((child for child in below if child.text and left.startswith(child.text)), None)
-        if after is None:
-            break
-        here = after
-    return kept_node(story, here.id)
 
 
 _NOT_KEPT = frozenset({"seed", "banned_phrases"})

@@ -185,7 +185,7 @@ def read_round(story: Story, parent: NodeId, number: NodeId | None = None) -> Ro
     """
     rounds: dict[NodeId, dict[int, Node]] = {}
     for node in story.nodes(story.children(parent)):
-        if node.author == "model" and node.text.strip():
+        if node.author == "model" and node.text.strip() and node.finish_reason != "cut":
             match node.meta.get(BRANCH):
                 case [int(of), int(index)]:
                     rounds.setdefault(of, {})[index] = node  # the last version of a branch

@@ -43,7 +43,7 @@ from .book import Book
 from .drafts import Draft
 from .instrument import Instrument
 from .open import open_story, token_sizes
-from .prefix import END_CHARS, Prefix
+from .prefix import Prefix
 from .prompting import PromptAccount, Prompter, is_named_instruct, with_words
 from .recorder import Recorder, settle
 from .rewriting import Rewriting
@@ -423,7 +423,7 @@ class Session:
 
     def _join(self, current: Round | None, text: str) -> str:
         prefix = current.prefix if current is not None else None
-        return text if prefix is None else prefix.join(self.story.text(self.node, END_CHARS), text)
+        return text if prefix is None else prefix.join(self.story.text(self.node), text)
 
     def steer(self, index: int, verb: BranchVerb, **arguments: Any) -> None:
         """Call a verb of :data:`.engine.verbs.VERBS` on a branch; what it replaces stays in the tree."""

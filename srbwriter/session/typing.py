@@ -30,7 +30,7 @@ def joint(story: Story, current: Round | None, place: int, letters: str) -> str:
     """
     if story.node(story.current).author not in ("model", "imported") or not _LETTER.match(letters):
         return ""
-    end = story.text(story.current, END_CHARS)[-END_CHARS:]
+    end = story.text(story.current)[-END_CHARS:]
     if place != story.chars(story.current):
         return ""
     if sentence_ends(end)[-1:] != [len(end)]:

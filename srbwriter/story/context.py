@@ -14,9 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import accumulate
-from typing import Literal, NamedTuple, TypeAlias
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import regex
 
@@ -32,39 +31,22 @@ and a character in it. ``cut`` is where the story begins in the window (missing:
 and ``lore:<id>`` are what stands in it. Pass back the layout of the nearest node up the path that has one; a
 place that is no longer on the path is ignored."""
 
-STORY_SHARE = 4
-"""Denominator of the least share of the window for the story; notes and lore are shortened first."""
+STORY_SHARE = 4  # denominator of the least share of the window for the story; notes and lore are cut first
+SMALLEST_STORY = 16  # fewest tokens of story in a usable window
+DEFAULT_NOTE_DEPTH = 3  # lines from the end; the custom of Kobold and mikupad
+DEFAULT_LORE_DEPTH = 12  # lines from the end for triggered entries: near the end, but not at it
 
-SMALLEST_STORY = 16
-"""Fewest tokens of story in a usable window."""
+# Shares of the story's room:
+KEEP_AFTER_CUT = 0.75  # is filled after a new cut; the rest is free until the next one
+KEEP_AT_LEAST = 0.5  # stays filled, at least, where that lets the cut be at the end of a paragraph
+KEEP_OLD_CUT = 0.25  # an old cut that leaves less is replaced, if there is more story
+DRIFT = 0.3  # the story grows so far past a note before that follows: a new cut comes first, and moves both
 
-DEFAULT_NOTE_DEPTH = 3
-"""Lines from the end for an author's note without a depth; the custom of Kobold and mikupad."""
+NEAR_END = 400  # characters of the story, at most, that follow a wish
 
-DEFAULT_LORE_DEPTH = 12
-"""Lines from the end for a triggered entry without a depth: near the end, but not at it."""
-
-KEEP_AFTER_CUT = 0.75
-"""Share of the story's room that is filled after a new cut; the rest is free until the next cut."""
-
-KEEP_AT_LEAST = 0.5
-"""Least share that a cut may leave in order to be at the end of a paragraph."""
-
-KEEP_OLD_CUT = 0.25
-"""An old cut is replaced if it leaves less than this share although there is more story."""
-
-DRIFT = 0.3
-"""Share of the story's room that the story may grow past a note before the note follows.
-
-A little more than a cut frees: in a full window the next cut then comes first and moves both at once.
-"""
-
-NEAR_END = 400
-"""Characters of the story, at most, that follow a wish."""
-
-_PARAGRAPH_END = regex.compile(r"\n+")
-_SENTENCE_END = regex.compile(r"(?<=[.!?…][\"'”’»)\]]*)\s+")
+_LINE = regex.compile(r"(?<![^\n])[^\n]*\S")  # that is not blank
 _WORD_END = regex.compile(r"\s+")
+_BOUNDARIES = regex.compile(r"\n+"), regex.compile(r"(?<=[.!?…][\"'”’»)\]]*)\s+"), _WORD_END
 
 
 class ContextError(ValueError):
@@ -87,8 +69,7 @@ class Tokenizer:
     tokenize_template: Callable[[str], Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The model's window: ``n_ctx`` tokens, of which ``reserve`` stay free for generated text.
 
     ``bos`` are the ids that the model needs at the very start.
@@ -103,22 +84,16 @@ class Window:
         return self.n_ctx - self.reserve
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """A run of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
-
-    ``stored``: the tokens are those that the story keeps, and not made of the text just now.
-    """
+class Segment(NamedTuple):
+    """A run of the prompt. ``stored``: its tokens are those that the story keeps, and not made just now."""
 
     source: Source
     text: str
     tokens: tuple[int, ...] = ()
-    ident: str = ""
     stored: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Assembly:
+class Assembly(NamedTuple):
     """A prompt, its parts in order, the text without room, and which lorebook keys could not be tried.
 
     Of the story everything before the cut has no room.
@@ -129,23 +104,6 @@ class Assembly:
     dropped: tuple[Segment, ...]
     layout: Layout
     problems: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return "".join(segment.text for segment in self.segments)
-
-
-class _Movable(NamedTuple):
-    """A note or entry inside the story, ``depth`` lines from its end; ``key`` is its name in the layout.
-
-    ``wanted`` is false for an entry that is no longer activated; it may keep its place.
-    """
-
-    key: str
-    segment: Segment
-    depth: int
-    order: int
-    wanted: bool = True
 
 
 def assemble(
@@ -165,94 +123,89 @@ def assemble(
     :class:`ContextError` for a window too small.
 
     Room is given to template and request first, then to the note, the memory, what was told of the story so
-    far, active lore, and lore that may stay where it stands.
+    far, active lore (first constant, then of higher order), and lore that may stay where it stands.
     """
-    story, old = _Story(path, tokenizer), layout or {}
-    template, dropped = settings.template or Template(), list[Segment]()
+    story, old = _Story(path, tokenizer, window.available), layout or {}
 
-    def part(source: Source, text: str, ident: str = "") -> list[Segment]:
+    def segments(source: Source, text: str) -> list[Segment]:
         tokenize = tokenizer.tokenize_template if source == "template" else None
-        return [Segment(source, text, tuple((tokenize or tokenizer.tokenize)(text)), ident)] if text else []
+        return [Segment(source, text, tuple((tokenize or tokenizer.tokenize)(text)))] if text else []
 
-    def beginning(source: Source, text: str | None, most: int, ident: str = "") -> list[Segment]:
-        """Return what fits of ``text`` as whole lines, cut at a word, and record the rest as dropped."""
-        text = f"{text}\n" if text and not text.endswith("\n") else text or ""
-        kept = part(source, text, ident)
-        if _size(kept) > most:
-            ends = [match.end() for match in _WORD_END.finditer(text)]
-            fit = bisect_right(ends, most, key=lambda end: len(tokenizer.tokenize(text[:end])))
-            kept = part(source, text[: ends[fit - 1]], ident) if fit else []
-        if rest := text[sum(len(segment.text) for segment in kept) :]:
-            dropped.append(Segment(source, rest, ident=ident))
-        return kept
-
-    def lore(entries: Iterable[LoreEntry], complain: bool = True) -> dict[str, Segment]:
-        """Return the entries that fit, by id; those of a higher order get room first."""
-        nonlocal room
-        chosen: dict[str, Segment] = {}
-        for entry in sorted(entries, key=lambda entry: -entry.order):
-            budget = window.n_ctx if entry.token_budget is None else entry.token_budget
-            kept = beginning("lore", entry.text, budget, entry.id)
-            if kept and _size(kept) <= room:
-                room -= _size(kept)
-                chosen[entry.id] = kept[0]
-            elif complain:
-                dropped.append(Segment("lore", entry.text, ident=entry.id))
-        return chosen
-
-    # What does not move, and how much room it leaves.
+    # What there is: all of it as lore, which stands before the story, or some lines from its end.
     active, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
-    constant = [entry for entry in active if entry.constant and entry.depth is None]
-    before, between, tail = (
-        part("template", text) for text in (template.before, template.between, template.after)
+    called = {"note", "memory", "so far", *(f"lore:{entry.id}" for entry in active)}
+    memory = LoreEntry("memory", text=settings.memory or "")
+    so_far = LoreEntry("so far", text=settings.so_far or "")
+    depth = settings.author_note_depth
+    note = LoreEntry(
+        "note", text=settings.author_note or "", depth=DEFAULT_NOTE_DEPTH if depth is None else depth
     )
-    after_text = settings.memory or settings.so_far or constant
-    request = part("request", ("\n" if after_text else "") + template.request) if template.request else []
-    room = window.available - len(window.bos) - _size([*before, *between, *tail, *request, *wish])
+    lore: list[LoreEntry] = []
+    for entry in sorted(settings.lore, key=lambda entry: entry.order):
+        if (key := f"lore:{entry.id}") in called or (entry.enabled and key in old):
+            usual = None if entry.constant else DEFAULT_LORE_DEPTH
+            lore.append(replace(entry, id=key, depth=usual if entry.depth is None else entry.depth))
+    by_priority = sorted(
+        lore, key=lambda entry: (entry.id not in called, entry.depth is not None, -entry.order)
+    )
+
+    # What of it has room.
+    template = settings.template or Template()
+    texts = template.before, template.between, template.after
+    before, between, after = (segments("template", text) for text in texts)
+    follows = any(entry.text for entry in (memory, so_far, *lore) if entry.depth is None)
+    request = segments("request", "\n" * follows + template.request) if template.request else []
+    room = window.available - len(window.bos) - _size([*before, *between, *after, *request, *wish])
     if room < SMALLEST_STORY:
         raise ContextError(
             f"of a window of {window.n_ctx} tokens, {window.reserve} are reserved for new text and"
             f" {max(room, 0)} are left for the story after the template: use a larger window, reserve less,"
             " or choose a shorter template or request"
         )
-    all_room = room
-    room -= max(room // STORY_SHARE, SMALLEST_STORY)
-    note = beginning("note", settings.author_note, max(room, 0))
-    memory = beginning("memory", settings.memory, max(room - _size(note), 0))
-    so_far = beginning("so far", settings.so_far, max(room - _size([*note, *memory]), 0))
-    room -= _size([*note, *memory, *so_far])
-    room = min(room, settings.lore_budget) if settings.lore_budget is not None else room
-    stable = lore(constant)
-    moving = lore(entry for entry in active if entry not in constant)
-    lingering = [e for e in settings.lore if f"lore:{e.id}" in old and e.enabled and e not in active]
-    staying = lore(lingering, complain=False)
-    entries = {entry.id: entry for entry in sorted(settings.lore, key=lambda entry: entry.order)}
-    bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
-    constants = [stable[ident] for ident in entries if ident in stable]
-    head = [*bos, *before, *memory, *constants, *so_far, *request, *between]
+    free = room - max(room // STORY_SHARE, SMALLEST_STORY)
+    for_lore = window.n_ctx if settings.lore_budget is None else settings.lore_budget
+    fitted, dropped = dict[str, list[Segment]](), list[Segment]()
+    for entry in [note, memory, so_far, *by_priority]:
+        source, most = cast("Source", entry.id.partition(":")[0]), free
+        if source == "lore":
+            most = window.n_ctx if entry.token_budget is None else entry.token_budget
+        text = entry.text if entry.text.endswith("\n") or not entry.text else f"{entry.text}\n"
+        found = segments(source, text)
+        if _size(found) > most:  # what fits of it, up to a word
+            ends = [0, *(match.end() for match in _WORD_END.finditer(text))]
+            fits = bisect_right(ends, most, key=lambda end: len(tokenizer.tokenize(text[:end])))
+            found = segments(source, text[: ends[max(fits - 1, 0)]])
+        if source == "lore":
+            found = found if _size(found) <= min(free, for_lore) else []
+            for_lore -= _size(found)
+        free -= _size(found)
+        fitted[entry.id] = found
+        if entry.id in called and (rest := text[sum(len(segment.text) for segment in found) :]):
+            dropped.append(Segment(source, rest))
 
-    # What stands in the story, and where the story begins.
-    depth = DEFAULT_NOTE_DEPTH if settings.author_note_depth is None else settings.author_note_depth
-    movable = [_Movable("note", segment, depth, 0) for segment in note]
-    for ident, segment in (moving | staying).items():
-        entry = entries[ident]
-        depth = DEFAULT_LORE_DEPTH if entry.depth is None else entry.depth
-        movable.append(_Movable(f"lore:{ident}", segment, depth, entry.order, ident in moving))
-    room = all_room - _size([*memory, *constants, *so_far])
-    left = max(room - _size(item.segment for item in movable), 0)
+    # Where it stands, and where the story begins.
+    stable = [segment for e in (memory, *lore, so_far) if e.depth is None for segment in fitted[e.id]]
+    movable = [entry for entry in (*lore, note) if entry.depth is not None and fitted[entry.id]]
+    room -= _size(stable)
     before_cut = story.find(old.get("cut"))
-    cut = _cut(story, left, before_cut)
-    anchors = old if cut == (before_cut or 0) else {}
+    cut = _cut(story, max(room - sum(_size(fitted[entry.id]) for entry in movable), 0), before_cut)
     drift = int(DRIFT * room * (len(story.text) - cut) / max(story.size(cut), 1))  # in characters
-    places = _settle(movable, story, cut, anchors, drift)
-    middle = _open(story, cut, movable, places, wish)
+    places = _settle(movable, called, story, cut, old if cut == (before_cut or 0) else {}, drift)
+    inserted = [(places[entry.id], fitted[entry.id]) for entry in movable if entry.id in places]
+    if wish:
+        inserted.append((max(place_near_end(story.text, story.opens), cut), [*wish]))
+    inserted.sort(key=lambda pair: pair[0])
+    bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
+    laid, start = [*bos, *before, *stable, *request, *between], cut
+    for at, some in [*inserted, (len(story.text), after)]:
+        laid += [*story.segments(start, at), *some]
+        start = at
     if cut:
         places = {"cut": cut, **places}
-        dropped.append(Segment("story", story.text[:cut], ident=story.position(cut)[0]))
-    segments = (*head, *middle, *tail)
-    tokens = tuple(token for segment in segments for token in segment.tokens)
+        dropped.append(Segment("story", story.text[:cut]))
+    tokens = tuple(token for segment in laid for token in segment.tokens)
     kept = {key: story.position(at) for key, at in places.items()}
-    return Assembly(segments, tokens, tuple(dropped), kept, tuple(problems))
+    return Assembly(tuple(laid), tokens, tuple(dropped), kept, tuple(problems))
 
 
 def _size(segments: Iterable[Segment]) -> int:
@@ -262,139 +215,111 @@ def _size(segments: Iterable[Segment]) -> int:
 # -- the text of the story, with its tokens ----------------------------------------------------------
 
 
+class _Run(NamedTuple):
+    """The tokens of a span, whose text is ``at`` a character, and the characters at which they begin."""
+
+    at: int
+    lead: str
+    ids: Sequence[int]
+    places: Sequence[int]
+    stored: bool
+
+
 class _Story:
-    """The text of a path, which can be opened where a token begins; places are characters from its start.
+    """The text of a path, and the tokens of its end: more than ``most``, or all, and where each begins.
 
     Token ids that are stored are only sliced; any other run of text is tokenised for itself.
     """
 
-    def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._tokens = cache(self._find_tokens)
-        self._runs: list[Segment] = []
-        self._nodes: dict[str, tuple[int, int]] = {}
-        at = 0
-        for node, spans in path:
-            begin = at
-            for span in spans:
-                stored = bool(span.text and span.ids and span.vocab == tokenizer.vocabulary != "")
-                if stored and span.lead:
-                    self._add_healed(node, span)
-                elif span.text:
-                    self._runs.append(Segment("story", span.text, span.ids if stored else (), node, stored))
-                at += len(span.text)
-            if at > begin:
-                self._nodes[node] = begin, at
-        self._places = list(accumulate((len(run.text) for run in self._runs), initial=0))
-        self.text = "".join(run.text for run in self._runs)
+    def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer, most: int) -> None:
+        self._tokenizer, self._nodes = tokenizer, dict[str, tuple[int, int]]()
+        spans: list[tuple[int, Span]] = []
+        end = 0
+        for node, some in path:
+            begin = end
+            for span in some:
+                spans += [(end, span)] if span.text else []
+                end += len(span.text)
+            self._nodes[node] = begin, end
+        self.text = "".join(span.text for _, span in spans)
+        self._ids, self._runs = list[int](), list[tuple[int, bool]]()
+        self._places = [end]  # where each token begins, and where the last one ends
+        runs = (self._read(at, span) for at, span in reversed(spans))
+        stop, run = end, next(runs, None)
+        while run and len(self._ids) <= most:
+            before = next(runs, None)
+            if end < stop and not run.stored:
+                run = self._read_typed(run.at, end)
+            # The tokens take over the end of the text before, where that is the same and can be opened.
+            start, lead = run.at, run.at - len(run.lead)
+            if before and before.at <= lead and self.text.startswith(run.lead, lead):
+                start = lead if lead in before.places or not before.stored else start
+            first, last = bisect_left(run.places, start), bisect_left(run.places, end)
+            split = run.places[first] if first < last else end
+            self._put(split, run.ids[first:last], run.places[first:last], run.stored)
+            if start < split:
+                typed = self._read_typed(start, split)
+                self._put(start, typed.ids, typed.places, stored=False)
+            stop, end, run = run.at, start, before
 
-    def _add_healed(self, node: str, span: Span) -> None:
-        """Add a span whose tokens begin in the text before; those of another text become text."""
-        run, edge = Segment("story", span.lead + span.text, span.ids, node, True), len(span.lead)
-        before = self._runs[-1] if self._runs else None
-        start = len(before.text) - edge if before else 0
-        if before and before.text.endswith(span.lead) and (not before.stored or self._begins(before, start)):
-            self._runs[-1:] = [self._slice(before, 0, start)] if start else []
-            edge = 0
-        first = next((at for at in self._tokens(run)[1] if at >= edge), len(run.text))
-        if first > edge:
-            self._runs.append(Segment("story", run.text[edge:first], (), node))
-        if first < len(run.text):
-            self._runs.append(self._slice(run, first, len(run.text)))
+    def _put(self, at: int, ids: Sequence[int], places: Sequence[int], stored: bool) -> None:
+        self._ids[:0], self._places[:0], self._runs[:0] = ids, places, [(at, stored)]
 
-    def _find_tokens(self, run: Segment) -> tuple[Sequence[int], list[int]]:
-        """Return the tokens of a run, and the character at which each begins.
+    def _read_typed(self, start: int, end: int) -> _Run:
+        return self._read(start, Span(self.text[start:end], "writer"))
+
+    def _read(self, at: int, span: Span) -> _Run:
+        """Return the tokens of the span at ``at``: its own, or made just now.
 
         One that begins inside a character has the place of that character. Where the bytes of the tokens are
-        not those of the text, as after byte repair, only lines can be opened, and stored tokens not at all.
+        not those of the text, as after byte repair, they cannot be parted.
         """
-        ids = run.tokens if run.stored else self._tokenizer.tokenize(run.text)
-        pieces = self._tokenizer.pieces(ids)
-        if b"".join(pieces) == run.text.encode("utf-8", "surrogatepass"):
-            sizes = [sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces]  # characters that begin
-            ends = accumulate(sizes, initial=0)
-            return ids, [
-                at - (0x80 <= piece[0] < 0xC0 if piece else 0)
-                for at, piece in zip(ends, pieces, strict=False)
-            ]
-        if run.stored:
-            return ids, [0] * len(ids)
-        lines = run.text.splitlines(keepends=True)
-        each = [self._tokenizer.tokenize(line) for line in lines]
-        begins = accumulate((len(line) for line in lines), initial=0)
-        starts = [at for at, some in zip(begins, each, strict=False) for _ in some]
-        return [token for some in each for token in some], starts
+        stored = bool(span.ids) and span.vocab == self._tokenizer.vocabulary != ""
+        lead = span.lead if stored else ""
+        text, begin = lead + span.text, at - len(lead)
+        ids = span.ids if stored else self._tokenizer.tokenize(text)
+        pieces, places = self._tokenizer.pieces(ids), [begin] * len(ids)
+        if b"".join(pieces) == text.encode("utf-8", "surrogatepass"):
+            begun = accumulate(
+                (sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces), initial=begin
+            )
+            inside = (0x80 <= (*piece, 0)[0] < 0xC0 for piece in pieces)
+            places = [min(at - into, begin + len(text) - 1) for at, into in zip(begun, inside, strict=False)]
+        return _Run(at, lead, ids, places, stored)
 
-    def _begins(self, run: Segment, at: int) -> bool:
-        """Return whether a token of ``run`` begins at its character ``at``."""
-        starts = self._tokens(run)[1]
-        place = bisect_left(starts, at)
-        return at == 0 or (place < len(starts) and starts[place] == at)
-
-    def _slice(self, run: Segment, first: int, last: int) -> Segment:
-        """Return ``run`` between two characters at which tokens begin, with its stored tokens."""
-        if not run.stored or (first, last) == (0, len(run.text)):
-            return replace(run, text=run.text[first:last])
-        ids, starts = self._tokens(run)
-        end = bisect_left(starts, last) if last < len(run.text) else len(ids)
-        return replace(run, text=run.text[first:last], tokens=tuple(ids[bisect_left(starts, first) : end]))
-
-    def segments(self, start: int, end: int) -> list[Segment]:
-        """Return the text from ``start`` to ``end`` as story segments."""
-        found: list[Segment] = []
-        first = max(bisect_right(self._places, start) - 1, 0)
-        for index in range(first, bisect_left(self._places, end) if start < end else first):
-            run, at = self._runs[index], self._places[index]
-            ids, starts = self._tokens(run)
-            low, high = max(start - at, 0), min(end - at, len(run.text))
-            behind = bisect_left(starts, high) if high < len(run.text) else len(ids)
-            tokens = tuple(ids[bisect_left(starts, low) : behind])
-            found.append(replace(run, text=run.text[low:high], tokens=tokens))
-        return found
+    def segments(self, start: int, end: int) -> Iterator[Segment]:
+        """Yield the text from ``start`` to ``end`` as story segments."""
+        for (low, stored), (high, _) in pairwise([*self._runs, (len(self.text), False)]):
+            low, high = max(low, start), min(high, end)
+            if low < high:
+                tokens = self._ids[bisect_left(self._places, low) : bisect_left(self._places, high)]
+                yield Segment("story", self.text[low:high], tuple(tokens), stored)
 
     def size(self, start: int) -> int:
         """Return how many tokens the text from ``start`` on has."""
-        return _size(self.segments(start, len(self.text)))
+        return len(self._ids) - bisect_left(self._places, start)
 
     def opens(self, at: int) -> bool:
         """Return whether the text can be opened at ``at`` without breaking a token."""
-        index = bisect_right(self._places, at) - 1
-        return index == len(self._runs) or self._begins(self._runs[index], at - self._places[index])
+        return self._places[bisect_left(self._places, at)] == at
 
     def from_end(self, tokens: int) -> int:
         """Return the first place that opens and has at most ``tokens`` tokens behind it."""
-        for run, at in zip(reversed(self._runs), reversed(self._places[:-1]), strict=True):
-            ids, starts = self._tokens(run)
-            if (first := len(ids) - tokens) > 0:
-                while first < len(ids) and starts[first] == starts[first - 1]:
-                    first += 1
-                return at + (starts[first] if first < len(ids) else len(run.text))
-            tokens -= len(ids)
-        return 0
+        first = max(len(self._ids) - tokens, 0)
+        while first and self._places[first] == self._places[first - 1]:
+            first += 1
+        return self._places[first] if first else 0
 
     def position(self, at: int) -> tuple[str, int]:
         """Return ``at`` as a node and a character in it, which a later path can find."""
-        found = (node for node, (begin, _) in reversed(self._nodes.items()) if begin <= at)
-        node = next(found, "")
-        begin, end = self._nodes.get(node, (0, 0))
-        return node, min(at, end) - begin
+        found = ((node, at - begin) for node, (begin, _) in reversed(self._nodes.items()) if begin <= at)
+        return next(found, ("", 0))
 
     def find(self, position: tuple[str, int] | None) -> int | None:
         """Return the place of ``position``, ``None`` if it is not on the path or a token is there now."""
         node, offset = position or ("", 0)
         begin, end = self._nodes.get(node, (0, -1))
         return begin + offset if begin + offset <= end and self.opens(begin + offset) else None
-
-    def line_start(self, lines: int, cut: int) -> int:
-        """Return the start of the last ``lines`` lines that are not blank; ``cut`` if fewer are behind it."""
-        end = len(self.text.rstrip())
-        while end > cut:
-            start = max(self.text.rfind("\n", cut, end) + 1, cut)
-            lines -= self.text[start:end].strip() != ""
-            if lines <= 0 and self.opens(start):
-                return start
-            end = start - 1
-        return cut
 
 
 # -- where the story begins in the window, and what stands in it --------------------------------------
@@ -412,37 +337,9 @@ def _cut(story: _Story, room: int, old: int | None) -> int:
 
 def _boundaries(text: str, first: int, last: int, opens: Callable[[int], bool]) -> Iterator[int]:
     """Yield places between two others where a text may be parted: paragraphs, sentences, words."""
-    for boundary in (_PARAGRAPH_END, _SENTENCE_END, _WORD_END):
+    for boundary in _BOUNDARIES:
         for match in boundary.finditer(text, max(first - 1, 0), last):
-            for at in (match.end(), match.start()):
-                if first <= at <= last and opens(at):
-                    yield at
-
-
-def _settle(
-    items: Sequence[_Movable], story: _Story, cut: int, anchors: Layout, drift: int
-) -> dict[str, int]:
-    """Return the place of every item in the story, by key.
-
-    An item near the end of a story breaks the cached prefix whenever it moves. So it keeps its place
-    (``anchors``) while the story grows past it, by up to ``drift`` characters. The items behind a break then
-    move too, since that costs nothing more.
-    """
-    kept, ideals, moving = dict[str, int](), dict[str, int](), set[str]()
-    for item in items:
-        ideal = story.line_start(max(item.depth, 1), cut)
-        old = story.find(anchors.get(item.key))
-        if item.wanted:
-            ideals[item.key] = ideal
-        if old is None or old < cut:
-            moving |= {item.key} if item.wanted else set()
-            continue
-        kept[item.key] = old
-        if ideal - old > drift or (old > ideal and old > story.line_start(1, cut)):
-            moving.add(item.key)
-    changed = [places[key] for key in moving for places in (kept, ideals) if key in places]
-    break_at = min(changed, default=len(story.text) + 1)
-    return ideals | {key: at for key, at in kept.items() if key not in moving and at < break_at}
+            yield from (at for at in (match.end(), match.start()) if first <= at <= last and opens(at))
 
 
 def place_near_end(text: str, opens: Callable[[int], bool] = lambda _: True) -> int:
@@ -457,21 +354,30 @@ def place_near_end(text: str, opens: Callable[[int], bool] = lambda _: True) -> 
     return next(_boundaries(text, max(end - NEAR_END, 0), end, opens), len(text))
 
 
-def _open(
-    story: _Story, cut: int, items: Sequence[_Movable], places: Mapping[str, int], wish: Sequence[Segment]
-) -> list[Segment]:
-    """Return the story with each item at its place; at the same place lore precedes the note, and the wish is
-    last."""
-    standing = sorted(
-        (item for item in items if item.key in places),
-        key=lambda item: (places[item.key], item.segment.source == "note", item.order, item.key),
-    )
-    inserted: list[tuple[int, Sequence[Segment]]] = [(places[item.key], (item.segment,)) for item in standing]
-    if wish:
-        inserted.append((max(place_near_end(story.text, story.opens), cut), wish))
-        inserted.sort(key=lambda pair: pair[0])
-    segments, start = list[Segment](), cut
-    for at, some in inserted:
-        segments += [*story.segments(start, at), *some]
-        start = at
-    return [*segments, *story.segments(start, len(story.text))]
+def _settle(
+    entries: Iterable[LoreEntry], called: set[str], story: _Story, cut: int, anchors: Layout, drift: int
+) -> dict[str, int]:
+    """Return the place of every entry in the story, by id.
+
+    An entry near the end of a story breaks the cached prefix whenever it moves. So it keeps its place
+    (``anchors``) while the story grows past it, by up to ``drift`` characters. Those behind a break then move
+    too, since that costs nothing more; lore that was not called again goes.
+    """
+    lines = [line.start() for line in _LINE.finditer(story.text, cut)]
+
+    def line_start(depth: int) -> int:
+        return next(filter(story.opens, lines[-max(depth, 1) :: -1]), cut)
+
+    break_at = len(story.text) + 1
+    kept, ideals = dict[str, int](), dict[str, int]()
+    for entry in entries:
+        key, ideal = entry.id, line_start(entry.depth or 1)
+        if key in called:
+            ideals[key] = ideal
+        at = story.find(anchors.get(key))
+        if at is not None and at >= cut:
+            kept[key] = at
+            if ideal - drift <= at <= max(ideal, line_start(1)):
+                continue
+        break_at = min(break_at, kept.get(key, break_at), ideals.get(key, break_at))
+    return ideals | {key: at for key, at in kept.items() if at < break_at}

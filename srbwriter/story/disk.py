@@ -1,17 +1,64 @@
-"""The files of a story, and errors of the disk as the story's own."""
+"""The file of a story: rows as lines of JSON, in batches, and the lock that gives it one writer.
+
+A line is a checksum and JSON: a row is [table, key, value], where null is a row that is gone, and
+["end", token, summary] ends a batch. A later row takes the place of an earlier one, and what is behind the
+last end was never written whole. The random tokens of its batches tell whose file it is: another program may
+have put one in its place. Of a damaged file every readable row is kept.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import json
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
+import re
+import socket
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import astuple, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeAlias
+from secrets import token_hex
+from typing import Any, TypeAlias
+from zlib import crc32
+
+import msgspec
 
 from srbwriter import paths
-from srbwriter.story.model import NotAStory, NotMade, NotSaved
+from srbwriter.story.model import (
+    ROOT,
+    Damage,
+    DamagedStory,
+    JsonObject,
+    NotAStory,
+    NotMade,
+    NotSaved,
+    Progress,
+    ReadOnly,
+    SecondFile,
+    StoryError,
+    TooNew,
+    as_object,
+)
+from srbwriter.story.node import Node, fits, node_of, packed, row_of
+from srbwriter.story.tree import Action, Rows
+from srbwriter.story.upgrade import OLD, read_old
+from srbwriter.story.words import words_of
+
+SUFFIX = ".srbw"
+VERSION = 8
+
+LONGEST_NAME = 150
+"""Bytes of a file name. File systems allow 255; a number, a suffix and names beside it need room."""
+
+FileState: TypeAlias = "tuple[int, int, int, int] | None"
+"""Device, inode, size and time of change of a file; None if it does not exist."""
+
+_KEY = re.compile(rb'\w{8} \["node",(\d+),')
+_TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
+
+# -- errors of the disk ------------------------------------------------------------------------------
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = "access is not permitted — change the permissions, or choose another place"
@@ -29,23 +76,31 @@ _CURES = {
     errno.ENAMETOOLONG: "the name is too long — choose a shorter one",
 }
 
-LONGEST_NAME = 150
-"""Bytes of a file name. File systems allow 255; a number, a suffix and names beside it need room."""
 
-FileState: TypeAlias = "tuple[int, int, int, int] | None"
-"""Device, inode, size and time of change of a file; None if it does not exist."""
+class Taken(NotAStory):
+    """A file of that name exists already."""
 
 
-def check_file(path: Path) -> None:
-    """Raise NotAStory unless ``path`` is a file that could be a story."""
-    if not path.exists():
-        raise NotAStory(path, "does not exist — check the name")
-    if path.is_dir():
-        raise NotAStory(path, "is a folder — name a story in it")
-    if not path.is_file():
-        raise NotAStory(path, "is not a file")
-    if path.stat().st_size == 0:
-        raise NotAStory(path, "is empty — delete it to begin a story there, or restore a copy")
+def in_brief(error: OSError) -> str:
+    """Return the message for a system error, with a cure if there is one."""
+    return _CURES.get(error.errno or 0) or error.strerror or str(error)
+
+
+@contextmanager
+def saving(path: Path, *, new: bool = False) -> Generator[None]:
+    """Turn the system's errors about ``path`` into NotSaved; into NotMade for a ``new`` story."""
+    try:
+        yield
+    except NotMade as error:  # of the file that was to take this name
+        raise NotMade(path, error.short, error.full) from error.__cause__
+    except OSError as error:
+        if new:
+            raise NotMade(path, in_brief(error), error.errno in _FULL) from error
+        cure = "close it there, and try again" if isinstance(error, BlockingIOError) else ""
+        raise NotSaved(path, error.strerror or str(error), error.errno in _FULL, cure) from error
+
+
+# -- names and the lock ------------------------------------------------------------------------------
 
 
 def state_of(file: Path | int) -> FileState:
@@ -73,44 +128,267 @@ def remove(path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-class Taken(NotAStory):
-    """A file of that name exists already."""
-
-
 def place(path: Path, target: Path) -> None:
     """Rename a file without overwriting another. Raises Taken or OSError."""
+    if target.exists():
+        raise Taken(target, "is already there — choose another name, or open it")
+    path.rename(target)
+
+
+def move(path: Path, target: Path) -> Path:
+    """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
+    if not path.is_file():
+        raise NotAStory(path, "does not exist")
+    with saving(path), closing(FileLock(path.resolve())):
+        place(path, target)
+    return target
+
+
+class FileLock:
+    """The lock that gives a story one writer, until it is closed. Raises OSError; BlockingIOError says where.
+
+    A file beside the story is locked, since the story's own may be replaced. The system releases the lock
+    when the process ends; the file is still there if the process was killed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = lock_of(path)
+        while True:
+            self._file = open(self.path, "a+b", buffering=0, opener=paths.open_own)  # noqa: SIM115
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if state_of(self.path) == state_of(self._file.fileno()):
+                    break
+            except BlockingIOError as error:
+                self._file.seek(0)
+                holder = self._file.read(1000).decode("utf-8", "replace") or "another process"
+                self._file.close()
+                raise BlockingIOError(error.errno, f"open in {holder}") from None
+            self._file.close()  # its last holder removed it meanwhile
+        with suppress(OSError):
+            self._file.truncate(0)
+            self._file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.path.unlink()
+        self._file.close()
+
+
+# -- lines -------------------------------------------------------------------------------------------
+
+
+_FAST, _DECODER = msgspec.json.Decoder(), json.JSONDecoder()
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"),
+    default=lambda row: {Node: row_of, bytes: packed}.get(type(row), astuple)(row),
+)  # fmt: skip
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "node": node_of, "action": Action.of, "value": lambda row: row,
+    "day": lambda row: Progress(sum(row[:-1][:2]), row[-1]),  # words of two kinds in some rows
+}  # fmt: skip
+
+
+def line(value: Any) -> bytes:
+    """Return ``value`` as a line of a file."""
+    body = _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+    return b"%08x %b\n" % (crc32(body), body)
+
+
+def lines(rows: Rows, token: str, summary: JsonObject | None = None) -> Iterator[bytes]:
+    """Yield the lines of a batch."""
+    for (table, key), row in rows.items():
+        yield line([table, key, row])
+    yield line(["end", token, summary or {}])
+
+
+def _read_line(raw: bytes) -> tuple[Any, bool]:
+    """Return the value of a line, None for none, and whether it is as it was written."""
+    body = raw[9:-1]
     try:
-        os.link(path, target)  # unlike a rename, a link never overwrites
-    except OSError:  # there is one, or the file system has no links
-        if target.exists():
-            raise Taken(target, "is already there — choose another name, or open it") from None
-        path.rename(target)
-    else:
-        path.unlink()
+        try:
+            value = _FAST.decode(body)
+        except msgspec.DecodeError:  # it takes less than the encoder writes: no infinity, no lone surrogate
+            value, _ = _DECODER.raw_decode(body.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return None, False
+    return value, raw[-1:] == b"\n" and raw[:8] == b"%08x" % crc32(body)
 
 
-def in_brief(error: OSError) -> str:
-    """Return the message for a system error, with a cure if there is one."""
-    return _CURES.get(error.errno or 0) or error.strerror or str(error)
+def summary_of(rows: Rows) -> JsonObject:
+    """Return what a list of stories shows."""
+    here, texts = rows.get(("value", "current"), ROOT), list[str]()
+    while (row := rows.get(("node", here))) is not None:
+        texts.append(row.text)
+        here = row.parent
+    words, nodes = words_of("".join(reversed(texts))), sum(table == "node" for table, _ in rows)
+    return {"title": rows.get(("value", "title"), ""), "words": words, "nodes": nodes}
 
 
-@contextmanager
-def making(path: Path) -> Generator[None]:
-    """Turn errors while a new story is created into NotMade, with a message about ``path``."""
+# -- the file ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StoryFile:
+    """A story's file: its rows when it was read, and the state in which this program knows it.
+
+    Its first batch ends at byte ``whole``, the last one at ``end`` with ``token``; an older version has none.
+    ``read_only`` says why it has no ``lock``.
+    """
+
+    path: Path
+    rows: Rows = field(default_factory=dict[tuple[str, Any], Any])
+    token: str = ""
+    whole: int = 0
+    end: int = 0
+    seen: FileState = None
+    summary: JsonObject = field(default_factory=dict[str, Any])
+    damage: Damage | None = None
+    lock: FileLock | None = None
+    tokens: list[str] = field(default_factory=list[str])
+    read_only: ReadOnly | None = None
+    second_file: SecondFile | None = None
+
+    def is_ours(self) -> bool:
+        """Whether the file is still the one that was read or written last."""
+        now = state_of(self.path)
+        if now != self.seen:
+            with suppress(StoryError, OSError):
+                if last_batch(self.path).token == self.token:
+                    self.seen = now
+        return now == self.seen
+
+    def append(self, batches: bytes, token: str, *, sync: bool = True) -> None:
+        """Write batches, of which ``token`` is the last, behind those that the file holds.
+
+        Raises OSError, also for another file than the one that was seen; then the file holds what it did.
+        """
+        with self.path.open("r+b", buffering=0) as file:
+            if state_of(file.fileno()) != self.seen:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            try:
+                file.truncate(self.end)
+                file.seek(self.end)
+                if file.write(batches) < len(batches):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if sync:
+                    os.fsync(file.fileno())
+            except OSError:
+                file.truncate(self.end)
+                raise
+            self.seen = state_of(file.fileno())
+        self.end += len(batches)
+        self.token = token
+
+    def note_damage(self, problem: str, doubtful: set[int]) -> None:
+        """Note damage, and let every node that was read hang below the root."""
+        self.rows.setdefault(("node", ROOT), Node(ROOT, None))
+        nodes = {key: row for (table, key), row in self.rows.items() if table == "node"}
+        missing, displaced, fine = doubtful - nodes.keys(), set[int](), {ROOT}
+        for start in nodes:
+            walked, here = dict[int, None](), start
+            while here not in fine and here not in walked and here in nodes:
+                walked[here] = None
+                here = nodes[here].parent
+            if here not in fine:  # its parent is lost, or it is its own ancestor
+                last = next(reversed(walked))
+                missing |= {here} - nodes.keys() - {None}
+                displaced.add(last)
+                nodes[last].parent = ROOT
+            fine |= walked.keys()
+        ids = (tuple(sorted(some)) for some in (missing, displaced, doubtful & nodes.keys()))
+        self.damage = Damage(problem, len(nodes), *ids)
+
+
+def write_story(
+    path: Path, rows: Rows, token: str = "", *, instead: StoryFile | None = None, sync: bool = True
+) -> StoryFile:
+    """Write a story file, whole or not at all; with ``instead``, in the place of that one.
+
+    Raises Taken without it, if there is one, or OSError.
+    """
+    part = path.with_name(f".{paths.shortened(path.name, LONGEST_NAME)}.{os.getpid()}.part")
+    token = token or token_hex(8)
     try:
-        yield
-    except OSError as error:
-        raise NotMade(path, in_brief(error), full=error.errno in _FULL) from error
-    except NotSaved as error:
-        cause = error.__cause__
-        words = in_brief(cause) if isinstance(cause, OSError) else f"{error.short} — choose another place"
-        raise NotMade(path, error.short if isinstance(error, NotMade) else words, error.full) from cause
+        with open(part, "wb", opener=paths.open_own) as file:
+            file.write(line({"srbwriter": VERSION}))
+            file.writelines(lines(rows, token, summary_of(rows)))
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+            end = file.tell()
+        if instead is None:
+            place(part, path)
+        elif instead.is_ours():
+            os.chmod(part, path.stat().st_mode & 0o777)
+            os.replace(part, path)  # until the disk knows the new name, the old file has all that is saved
+        else:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    finally:
+        part.unlink(missing_ok=True)
+    return StoryFile(path, rows, token, end, end, state_of(path))
 
 
-@contextmanager
-def saving(path: Path) -> Generator[None]:
-    """Turn the system's errors about ``path`` into NotSaved."""
-    try:
-        yield
-    except OSError as error:
-        raise NotSaved(path, error.strerror or str(error), full=error.errno in _FULL) from error
+def read(path: Path, *, torn: bool | None = None) -> StoryFile:
+    """Read a story of any version, also a damaged one. Changes nothing.
+
+    ``torn``: the last batch may be torn, since a program writes there or was killed; None to find out. Rows
+    that are gone are None. Raises NotAStory, TooNew, DamagedStory or OSError.
+    """
+    found = StoryFile(path)
+    rows, batch, known = found.rows, dict[tuple[str, Any], Any](), 0
+    doubtful, unsure = set[int | None](), set[int | None]()  # nodes, and None for what cannot be told
+    at = 0
+    with path.open("rb") as file:
+        found.seen = state_of(file.fileno())
+        if file.read(len(OLD)) == OLD:
+            rows = read_old(path)
+            return StoryFile(path, rows, seen=found.seen, summary=summary_of(rows))
+        file.seek(0)
+        for raw in file:
+            at += len(raw)
+            value, good = _read_line(raw)
+            known += good
+            match value:
+                case ["end", str(token), summary] if good:
+                    doubtful = unsure | {key for key in doubtful if ("node", key) not in batch}
+                    rows |= batch
+                    batch, unsure = {}, set[int | None]()
+                    found.token = token
+                    found.tokens.append(token)
+                    found.whole, found.end, found.summary = found.whole or at, at, as_object(summary)
+                case [str(table), int() | str() as key, row] if good:
+                    batch[table, key] = _DECODERS[table](row) if row is not None else None
+                case {"srbwriter": int(version)} if good:
+                    if version > VERSION:
+                        raise TooNew(path, version, VERSION)
+                case ["node", int(key), row] if fits(row) and row[0] == key:
+                    batch["node", key] = node_of(row)
+                    unsure.add(key)
+                case _:
+                    lost = _KEY.match(raw)
+                    unsure.add(int(lost[1]) if lost else None)
+    if not known:
+        if path.suffix == SUFFIX and at and at % 4096 == 0:  # of an older version, perhaps
+            raise DamagedStory(path, "nothing of it can be read")
+        cure = "delete it to begin a story there" if not at else "`srbwriter import` reads other files"
+        raise NotAStory(path, f"is {'empty' if not at else 'not a story'} — {cure}")
+    problem = "a part of it cannot be read" if None in doubtful else "some text is not as it was written"
+    if at > found.end and not (found.end and (lock_of(path).exists() if torn is None else torn)):
+        rows |= batch
+        doubtful, problem = doubtful | unsure | {None}, "its end is lost"
+    if doubtful:
+        found.note_damage(problem, {key for key in doubtful if key is not None})
+    return found
+
+
+def last_batch(path: Path) -> StoryFile:
+    """Return token and summary of the last batch, without reading the file if it ends well."""
+    with path.open("rb") as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
+        tail = file.read()
+    match _read_line(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
+        case (["end", str(token), summary], True):
+            return StoryFile(path, token=token, summary=as_object(summary))
+        case _:
+            return read(path)

@@ -56,23 +56,22 @@ class StoryDraft:
         return "".join(node.text for node in self.path)
 
 
-def draft_of(story: Story, values: JsonObject) -> StoryDraft:
-    """Return everything but the undo history, and the nodes that only undo needs, as a draft."""
-    nodes: dict[NodeId, Node] = {}
-    stack = [ROOT]
-    while stack:
-        node = story.node(stack.pop())
-        below = story.all_children(node.id)
-        if node.state == State.ABSORBED and all(n.state == State.ABSORBED for n in story.nodes(below)):
-            continue  # other absorbed nodes are the parents of binned ones
-        nodes[node.id] = copy(node)
-        stack.extend(reversed(below))
-    said = story.properties
-    return StoryDraft(
-        nodes, story.current, said["title"], said["author"], said["language"], story.id,
-        values={key[2:]: value for key, value in sorted(values.items()) if key.startswith("x-")},
-        days=story.days(),
-    )  # fmt: skip
+def draft_of(story: Story) -> StoryDraft:
+    """Return a copy of the whole tree as it is now, with the bin, but without what only undo needs."""
+    with story.lock:
+        nodes, stack = dict[NodeId, Node](), [ROOT]
+        while stack:
+            node = story.node(stack.pop())
+            below = story.all_children(node.id)
+            if node.state == State.ABSORBED and all(n.state == State.ABSORBED for n in story.nodes(below)):
+                continue  # other absorbed nodes are the parents of binned ones
+            nodes[node.id] = copy(node)
+            stack.extend(reversed(below))
+        said = story.properties
+        return StoryDraft(
+            nodes, story.current, said["title"], said["author"], said["language"], story.id, story.values(),
+            story.days(),
+        )  # fmt: skip
 
 
 def rows_of(draft: StoryDraft) -> Rows:

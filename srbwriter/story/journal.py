@@ -1,4 +1,4 @@
-"""The journal of an open story: a thread that writes behind it, and the lock that makes it the only one.
+"""Opening a story's file, and the journal of an open story: a thread that writes behind it.
 
 A batch of rows is written behind what the story's file holds within 0.4 s, at the cost of one sync, so the
 file is always whole. What it held before stays in it until it is written anew, when typing rests. The same
@@ -9,33 +9,20 @@ that happens while the story is open, it continues in a second file.
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from io import FileIO
+from math import inf
 from pathlib import Path
+from secrets import token_hex
 
 from srbwriter import paths
-from srbwriter.story.disk import changes_of, lock_of, place, saving, state_of
-from srbwriter.story.library import place_of_second
-from srbwriter.story.model import JsonObject, NotAStory, NotSaved, SecondFile, StoryError
-from srbwriter.story.store import (
-    VERSION,
-    Image,
-    append,
-    last_batch,
-    line,
-    lines,
-    new_token,
-    write_whole,
-)
+from srbwriter.story import disk, library
+from srbwriter.story.disk import FileLock, StoryFile, saving, write_story
+from srbwriter.story.model import JsonObject, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
 from srbwriter.story.tree import Rows
 
 log = logging.getLogger(__name__)
@@ -46,68 +33,97 @@ DELAY_SECONDS = 0.4
 REST_SECONDS = 1.0
 """From the last change until the file is written anew, if it has become long."""
 
-SPARE, SPARE_OPEN = 2**20, 4 * 2**20
-"""Bytes of rows that are not valid any more, which a closed and an open file may hold in any case."""
+SPARE = 2**20
+"""Bytes of rows that are not valid any more, which a file may hold in any case."""
 
-_AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts after a failure; the last one repeats
-
-
-class InUse(NotSaved):
-    """The story is open in ``holder``: "process 7 on attic"."""
-
-    def __init__(self, path: Path, holder: str) -> None:
-        self.holder = holder or "another process"
-        cure = "close it there, and try again"
-        super().__init__(path, f"the story is open in {self.holder}", full=False, cure=cure)
+# -- open --------------------------------------------------------------------------------------------
 
 
-class FileLock:
-    """The lock that gives a story one writer, until :meth:`release`. Raises InUse or OSError.
+def open_story(
+    path: Path, *, readonly: bool, backups: Path | None = None, lock: FileLock | None = None
+) -> StoryFile:
+    """Read the story at ``path``, for writing if that is possible and ``readonly`` is false.
 
-    A file beside the story is locked, since the story's own may be replaced. The system releases the lock
-    when the process ends; ``killed`` says that the last holder did not.
+    ``lock`` is its lock if the caller has it. Raises NotAStory, TooNew or DamagedStory.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = lock_of(path)
-        while True:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.OWN_FILE)
+    path = paths.expanded(path).resolve()
+    torn, name = disk.lock_of(path).exists(), path.name
+    why = ReadOnly("asked", f"{name} was opened for reading only") if readonly else None
+    try:
+        if why is None and lock is None:
+            path.open("r+b").close()
+            lock = FileLock(path)
+    except BlockingIOError as error:
+        why = ReadOnly("in use", f"{name} is {error.strerror}; this view is for reading only")
+    except OSError as error:
+        why = ReadOnly("closed", f"{name} may not be written to ({error.strerror})")
+    try:
+        file = disk.read(path, torn=torn)
+        if file.damage is not None:
+            words = f"{name} is damaged and was opened for reading only: {file.damage}"
+            why = ReadOnly("damaged", words)
+        elif lock is not None:
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
-                    break
-            except FileNotFoundError:  # its last holder removed it meanwhile
-                pass
-            except BlockingIOError:
-                holder = os.pread(self._fd, 1000, 0).decode("utf-8", "replace")
-                os.close(self._fd)
-                raise InUse(path, holder) from None
-            except BaseException:
-                os.close(self._fd)
-                raise
-            os.close(self._fd)
-        self.killed = os.fstat(self._fd).st_size > 0
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-
-    def release(self) -> None:
-        with contextlib.suppress(OSError):
-            self.path.unlink()
-        os.close(self._fd)
+                with saving(path):
+                    file = _bring_up_to_date(file, backups or paths.backup_dir())
+            except NotSaved as error:  # the disk takes nothing now
+                words = f"{name} was opened for reading only: {error.short}; no word of it is lost"
+                why = ReadOnly("closed", words)
+        file.rows = {key: row for key, row in file.rows.items() if row is not None}
+        file.read_only = why
+        if why is None:
+            file.lock, lock = lock, None
+        return file
+    except OSError as error:
+        raise NotAStory(path, disk.in_brief(error)) from error
+    finally:
+        if lock is not None:
+            lock.close()
 
 
-def move(path: Path, target: Path) -> Path:
-    """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
-    if not path.is_file():
-        raise NotAStory(path, "does not exist")
-    with saving(path):
-        lock = FileLock(path.resolve())
-        try:
-            place(path, target)
-        finally:
-            lock.release()
-    return target
+def create_story(path: Path, rows: Rows) -> StoryFile:
+    """Create a story file with ``rows``. Raises NotAStory if it exists, or OSError."""
+    path = paths.expanded(path)
+    if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
+        paths.make_folder(path.parent)
+    file = write_story(path.resolve(), rows)
+    file.lock = FileLock(file.path)
+    disk.changes_of(file.path).unlink(missing_ok=True)  # of a file that was here before
+    return file
+
+
+def _bring_up_to_date(file: StoryFile, backups: Path) -> StoryFile:
+    """Rewrite a file of an older version, after copying it; take up what a program has left that was killed,
+    or whose disk took no words.
+
+    The file holds such changes, unless their last token is missing in it. A file that ends with a token of
+    theirs is the writer's, and gets them; any other was put in its place, and they go into a second one.
+    """
+    path, kept = file.path, StoryFile(disk.changes_of(file.path))
+    if not file.token:
+        folder = library.own_folder(file.rows.get(("value", "uuid")), path, backups)
+        library.snapshot(path, folder, "before the upgrade from version 7")
+        file = write_story(path, file.rows, instead=file)
+        for suffix in ("-wal", "-shm", "-journal"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+    with suppress(FileNotFoundError, StoryError):
+        kept = disk.read(kept.path, torn=True)
+    if len(kept.tokens) > 1 and kept.token not in file.tokens:
+        rows = file.rows | kept.rows
+        if file.token in kept.tokens:
+            file.rows = rows
+            file.append(b"".join(disk.lines(kept.rows, kept.token, disk.summary_of(rows))), kept.token)
+        else:
+            same = kept.rows["value", "uuid"] == file.rows.get(("value", "uuid"))
+            kept.rows = rows if same else kept.rows
+            kept.note_damage("", set())
+            file.second_file = SecondFile(path, library.place_of_second(path, kept.rows))
+            write_story(file.second_file.ours, kept.rows)
+    kept.path.unlink(missing_ok=True)
+    return file
+
+
+# -- write -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,60 +136,47 @@ class SaveState:
 
     def __str__(self) -> str:
         if self.trouble is not None:
-            why = self.trouble.short
-            why = why if len(why) <= 40 else f"{why[:39].rstrip()}…"
-            return f"NOT SAVED: {self.seconds:.0f} s, {why}"
+            return f"NOT SAVED: {self.seconds:.0f} s, {self.trouble.short}"
         if self.saved:
             return "saved"
         return "saving" if self.seconds < 2 else f"saving for {self.seconds:.0f} s"
 
-    @property
-    def why(self) -> str:
-        """Why saving fails, in a few words; empty without a problem."""
-        return self.trouble.short if self.trouble is not None else ""
-
 
 class Journal:
-    """Writes the rows of a story behind it, to the file at ``path``, which holds ``image``.
+    """Writes the rows of a story behind it, to ``file``, whose lock is released with the journal.
 
     Args:
-        lock: the lock of the story, which is released with the journal.
         whole: returns all rows of the story in memory.
         summary: returns what a list of stories shows, as the story is now.
         moved: called with the second file, after another program has replaced the first.
     """
 
     def __init__(
-        self, path: Path, image: Image, lock: FileLock, whole: Callable[[], Rows],
-        summary: Callable[[], JsonObject], moved: Callable[[SecondFile], object],
+        self, file: StoryFile, whole: Callable[[], Rows], summary: Callable[[], JsonObject],
+        moved: Callable[[SecondFile], object],
     ) -> None:  # fmt: skip
-        self.path = path
-        self._lock, self._whole, self._summary, self._moved = lock, whole, summary, moved
-        self._uuid = image.rows.get(("value", "uuid"))
-        self._token, self._end, self._size_whole = image.token, image.end, image.first_end
-        self._seen = state_of(path)
-        self._pending, self._pending_token = b"", ""  # batches that the file has not taken
-        self._changes: FileIO | None = None
+        self.file = file
+        self._whole, self._summary, self._moved = whole, summary, moved
+        self._uuid, file.rows = file.rows.get(("value", "uuid")), {}
+        self._pending, self._token = b"", ""  # batches that the file has not taken, and their last token
+        self._changes: StoryFile | None = None  # their copy on the writer's own disk
         self._wake = threading.Condition()
         self._waiting: Rows = {}
         self._since: float | None = None  # the time of the oldest change that is not on the disk
-        self._put = self._saved = 0  # batches
+        self._last = 0.0  # the time of the last change
         self._urgent = self._closing = False
         self._trouble: NotSaved | None = None
         self._failed, self._not_before = 0, 0.0
-        self._last = 0.0  # the time of the last change
         self._thread: threading.Thread | None = None
 
-    # -- for the story, on any thread --------------------------------------------------------------
+    # for the story, on any thread
 
     def put(self, rows: Rows) -> None:
         """Write ``rows`` behind what was put before."""
         with self._wake:
-            now = self._last = time.monotonic()
+            self._last = time.monotonic()
+            self._since = self._since or self._last
             self._waiting |= rows
-            self._put += 1
-            if self._since is None:
-                self._since = now
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="srbwriter-journal", daemon=True)
                 self._thread.start()
@@ -183,171 +186,135 @@ class Journal:
     def state(self) -> SaveState:
         with self._wake:
             age = time.monotonic() - self._since if self._since is not None else 0.0
-            return SaveState(self._put == self._saved and self._trouble is None, age, self._trouble)
+            return SaveState(self._since is None, age, self._trouble)
 
     @property
     def rescue(self) -> Path | None:
         """The file with the words that the story's disk does not take; None if there is none."""
-        return changes_of(self.path) if self._trouble is not None and self._changes is not None else None
+        changes = self._changes
+        return changes.path if changes is not None and self._trouble is not None else None
 
-    def flush(self, seconds: float = 60.0) -> None:
+    def flush(self) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""
         with self._wake:
-            wanted, failed = self._put, self._failed
-            if self._saved < wanted:
-                self._urgent, self._not_before = True, 0.0
-                self._wake.notify_all()
-                self._wake.wait_for(lambda: self._saved >= wanted or self._failed > failed, seconds)
-            if self._saved < wanted:
-                raise self._trouble or NotSaved(self.path, "the disk does not answer", full=False)
+            asked, failed = time.monotonic(), self._failed
+            if self._since is None:
+                return
+            self._urgent, self._not_before = True, 0.0
+            self._wake.notify_all()
+            self._wake.wait_for(lambda: (self._since or inf) > asked or self._failed > failed, timeout=60)
+            if (self._since or inf) <= asked:
+                raise self._trouble or NotSaved(self.file.path, "the disk does not answer", full=False)
 
     def close(self) -> None:
         """Write everything and release the lock. Raises NotSaved; then the words are kept elsewhere."""
-        problem: NotSaved | None = None
         try:
-            self.flush()
-        except NotSaved as error:
-            problem = error
-        with self._wake:
-            self._closing = True
-            self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        try:
-            if problem is None and self._put:
-                self._check_file()
-                self._write_anew(SPARE)
-        except NotSaved as error:
-            problem = error
-        if self._changes is not None:
-            self._changes.close()
-            if problem is None:
-                changes_of(self.path).unlink(missing_ok=True)
-        self._lock.release()
-        if problem is not None:
-            raise problem
+            if self._thread is not None:
+                self.put({})  # the file is looked at once more
+                self.flush()
+        finally:
+            with self._wake:
+                self._closing = True
+                self._wake.notify_all()
+            if self._thread is not None:
+                self._thread.join()
+            if not self._pending:
+                self._drop_changes()
+            if self.file.lock is not None:
+                self.file.lock.close()
 
-    # -- the thread --------------------------------------------------------------------------------
+    # the thread
+
+    def _due(self) -> float:
+        """Return when the next write begins."""
+        if self._since is not None:
+            return max(self._since if self._urgent else self._since + DELAY_SECONDS, self._not_before)
+        is_long = self.file.end > 2 * self.file.whole + SPARE
+        return self._last + REST_SECONDS if is_long else inf
 
     def _run(self) -> None:
         while True:
             with self._wake:
+                while not self._closing and (seconds := self._due() - time.monotonic()) > 0:
+                    self._wake.wait(min(seconds, threading.TIMEOUT_MAX))
                 if self._closing:
                     return
-                now, due = time.monotonic(), float("inf")
-                if self._waiting or self._pending:
-                    asked = now if self._urgent else (self._since or now) + DELAY_SECONDS
-                    due = max(asked, self._not_before)
-                elif self._is_long(SPARE_OPEN):
-                    due = self._last + REST_SECONDS
-                if due > now:
-                    self._wake.wait(None if due == float("inf") else due - now)
-                    continue
-                rows, self._waiting = self._waiting, {}
-                upto, since, self._since, self._urgent = self._put, self._since, None, False
+                rows, self._waiting, self._urgent = self._waiting, {}, False
+                resting, began = self._since is None, time.monotonic()
             try:
-                if rows or self._pending:
-                    self._write(rows)
+                if resting:
+                    self._write_anew()
                 else:
-                    self._write_anew(SPARE_OPEN)
+                    self._write(rows)
             except Exception as error:  # of whatever kind, the rows are kept
-                trouble = (
-                    error if isinstance(error, NotSaved) else NotSaved(self.path, repr(error), full=False)
-                )
+                known = isinstance(error, NotSaved)
+                trouble = error if known else NotSaved(self.file.path, repr(error), full=False)
                 log.warning("not saved: %s", trouble)
                 with self._wake:
                     self._waiting = rows | self._waiting
-                    self._since = since or self._since
-                    again = _AGAIN_SECONDS[min(self._failed, len(_AGAIN_SECONDS) - 1)]
                     self._trouble, self._failed = trouble, self._failed + 1
-                    self._not_before = time.monotonic() + again
+                    self._not_before = time.monotonic() + min(2.0 ** (self._failed - 2), 4.0)
                     self._wake.notify_all()
             else:
                 with self._wake:
-                    self._saved = upto
+                    self._since = began if self._waiting else None
                     self._trouble, self._failed, self._not_before = None, 0, 0.0
                     self._wake.notify_all()
 
     def _write(self, rows: Rows) -> None:
         """Write what is pending and ``rows``, which is empty then, behind what the file holds."""
         if rows:
-            token = new_token()
-            batch = b"".join(lines(rows, token, self._summary()))
+            self._token = token_hex(8)
+            batch = b"".join(disk.lines(rows, self._token, self._summary()))
             self._keep(batch)
-            self._pending, self._pending_token = self._pending + batch, token
+            self._pending += batch
             rows.clear()
-        self._check_file()
-        if self._pending:
-            with saving(self.path):
-                self._seen = append(self.path, self._pending, self._end, self._seen)
-            self._end += len(self._pending)
-            self._token, self._pending = self._pending_token, b""
+        with saving(self.file.path):
+            if not self.file.is_ours():
+                self._go_on()
+            elif self._pending:
+                self.file.append(self._pending, self._token)
+        self._pending = b""
 
     def _keep(self, batch: bytes) -> None:
         """Keep a batch on the writer's own disk too, behind the token that the file had before the first."""
         try:
             if self._changes is None:
-                file = changes_of(self.path)
-                paths.make_folder(file.parent)
-                self._changes = open(file, "wb", buffering=0, opener=paths.open_own)  # noqa: SIM115
-                head = lines({("value", "uuid"): self._uuid}, self._token)
-                batch = b"".join([line({"srbwriter": VERSION}), *head, self._pending, batch])
-            if self._changes.write(batch) < len(batch):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if self._trouble is not None:
-                os.fsync(self._changes.fileno())
-        except OSError as error:
+                path, head = disk.changes_of(self.file.path), {("value", "uuid"): self._uuid}
+                paths.make_folder(path.parent)
+                self._changes = write_story(path, head, self.file.token, sync=False)
+                batch = self._pending + batch
+            self._changes.append(batch, self._token, sync=self._trouble is not None)
+        except (OSError, StoryError) as error:
             log.warning("changes are not kept beside the story's file: %s", error)
             self._drop_changes()
 
     def _drop_changes(self) -> None:
         if self._changes is not None:
-            self._changes.close()
+            self._changes.path.unlink(missing_ok=True)
             self._changes = None
-            changes_of(self.path).unlink(missing_ok=True)
 
-    def _is_long(self, spare: int) -> bool:
-        return self._end > 2 * self._size_whole + spare
-
-    def _write_anew(self, spare: int) -> None:
-        """Write the file without rows that are not valid any more, if most of it is such rows."""
-        if self._is_long(spare):
-            with contextlib.suppress(OSError):  # then it stays long
-                self._seen = write_whole(self.path, self._whole(), self._token, instead=True)
-                self._drop_changes()
-            self._took_whole()
-
-    def _took_whole(self) -> None:
-        self._end = self._size_whole = self._seen[2] if self._seen is not None else 0
-
-    def _check_file(self) -> None:
-        """Continue in another file if the story's has been replaced, moved or deleted. Raises NotSaved."""
-        now = state_of(self.path)
-        if now == self._seen:
-            return
-        with saving(self.path):
-            if now is not None and self._is_ours():
-                self._seen = now
-            else:
-                self._go_on(deleted=now is None)
-
-    def _is_ours(self) -> bool:
+    def _write_anew(self) -> None:
+        """Write the file without rows that are not valid any more."""
         try:
-            return last_batch(self.path).token == self._token
-        except (StoryError, OSError):
-            return False
+            self._use(write_story(self.file.path, self._whole(), self.file.token, instead=self.file))
+        except OSError:  # then it stays long
+            self.file.whole = self.file.end
 
-    def _go_on(self, deleted: bool) -> None:
-        """Write the story as it is in memory to a second file, and continue there."""
-        rows, token, first = self._whole(), new_token(), self.path
-        target = first if deleted else place_of_second(first, rows)
-        self._seen = write_whole(target, rows, token)
-        if not deleted:
-            old, self._lock = self._lock, FileLock(target)
-            old.release()
+    def _use(self, file: StoryFile) -> None:
+        """Continue in ``file``, which holds everything."""
         self._drop_changes()
-        self.path, self._token, self._pending = target, token, b""
-        self._took_whole()
-        if not deleted:
-            log.warning("%s was replaced by another program; the story goes on in %s", first, target)
-            self._moved(SecondFile(first, target))
+        file.rows, file.lock, self.file = {}, file.lock or self.file.lock, file
+
+    def _go_on(self) -> None:
+        """Write the story as it is in memory to a second file, or in the place of a deleted one."""
+        first, lock, rows = self.file.path, self.file.lock, self._whole()
+        if not first.exists():
+            self._use(write_story(first, rows))
+            return
+        file = write_story(library.place_of_second(first, rows), rows)
+        file.lock = FileLock(file.path)
+        self._use(file)
+        if lock is not None:
+            lock.close()
+        self._moved(SecondFile(first, file.path))

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from os import environ
 
-_TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]{1,8})*", re.IGNORECASE)
-_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts, as for every program
+_TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]{1,8})*")
+_REGION_OR_SCRIPT = re.compile(r"-[a-z]{2}(?![^-])|-[a-z]{4}(?![^-])")  # in capitals; capitalised
 
 
 def language_tag(words: str) -> str | None:
     """Return the tag for a tag or a locale (``pt_BR.UTF-8``); None for anything else."""
-    tag = re.sub(r"[.@].*", "", words.strip()).replace("_", "-")
+    tag = re.sub(r"[.@].*", "", words.strip()).replace("_", "-").lower()
     if not _TAG.fullmatch(tag):
         return None
-    first, *rest = tag.split("-")
-    return "-".join([first.lower(), *map(_subtag, rest)])
+    return _REGION_OR_SCRIPT.sub(lambda part: part[0].upper() if len(part[0]) == 3 else part[0].title(), tag)
 
 
-def default_language(environment: Mapping[str, str] = environ) -> str:
+def default_language() -> str:
     """Return the language of the locale; English if it has none."""
-    locale_name = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
-    tag = language_tag(locale_name)
-    return "en" if tag is None or locale_name.upper().startswith(("C.", "POSIX")) else tag
-
-
-def _subtag(part: str) -> str:
-    """Return a subtag in its usual case: regions in capitals, scripts capitalised."""
-    if len(part) == 2 and part.isalpha():
-        return part.upper()
-    return part.title() if len(part) == 4 and part.isalpha() else part.lower()
+    names = (environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))  # the first that is set counts
+    name = next(filter(None, names), "")
+    return "en" if name.upper().startswith(("C.", "POSIX")) else language_tag(name) or "en"

@@ -12,7 +12,7 @@ from functools import lru_cache
 import regex
 
 from srbwriter.story.model import LoreEntry
-from srbwriter.unspaced import CHARACTER, CHARACTERS
+from srbwriter.unspaced import CHARACTERS
 
 DEFAULT_SCAN_DEPTH = 4000
 """Default number of characters from the end of the story that are searched."""
@@ -24,8 +24,14 @@ MAX_EXPANSION = 10_000
 """Largest product of the counts ``{n}`` of a pattern: the compiler writes them out, one within the other."""
 
 _FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}
+_PATTERN = regex.compile(r"/(.+)/([gimsuyv]*)", regex.DOTALL)  # with the flags of JavaScript
 _COUNT = regex.compile(r"\{(\d+)(?:,\d*)?\}")
-_IDLE_FLAGS = "guyv"  # JavaScript flags that change nothing about whether a text matches
+_KEY = regex.compile(
+    r'\s*+(?:"(?<quoted>(?:[^"]|"")*)"|(?<plain>/(?:[^/\\]|\\.)+/[a-z]*|[^,]*?))\s*(?:,|\Z)', regex.DOTALL
+)
+# A word can begin and end anywhere beside a script without spaces.
+_BEGIN = rf"(?:(?<![^\W{CHARACTERS}])|(?=[{CHARACTERS}]))"
+_END = rf"(?:(?![^\W{CHARACTERS}])|(?<=[{CHARACTERS}]))"
 
 
 class LoreKeyError(ValueError):
@@ -65,45 +71,30 @@ def scan(
     return active, problems
 
 
-_PATTERN = r"/(?:[^/\\]|\\.)+/[a-z]*"
-_IN_LINE = regex.compile(
-    rf"""\s*+(?:"(?<quoted>(?:[^"]|"")*)"|(?<plain>{_PATTERN}|[^,]*?))\s*(?:,|\Z)""", regex.DOTALL
-)
-_PLAIN = regex.compile(rf'{_PATTERN}|(?![\s"/])[^,]+(?<!\s)', regex.DOTALL)
-
-
 def keys_from(line: str) -> list[str]:
     """Split a line of keys at commas, except commas in double quotes or in a pattern."""
-    found = [(match["quoted"], match["plain"]) for match in _IN_LINE.finditer(line)]
+    found = [(match["quoted"], match["plain"]) for match in _KEY.finditer(line)]
     return [plain if quoted is None else quoted.replace('""', '"') for quoted, plain in found if plain != ""]
 
 
 def keys_text(keys: Iterable[str]) -> str:
     """The inverse of :func:`keys_from`."""
-    return ", ".join(key if _PLAIN.fullmatch(key) else '"' + key.replace('"', '""') + '"' for key in keys)
+    return ", ".join(
+        key if keys_from(f"{key}, /") == [key, "/"] else '"' + key.replace('"', '""') + '"' for key in keys
+    )
 
 
 @lru_cache(maxsize=512)
 def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False) -> regex.Pattern[str]:
     """Compile a key: text, or a regular expression as ``/pattern/flags``. Raises :class:`LoreKeyError`."""
-    if len(key) > 2 and key.startswith("/") and (end := key.rfind("/")) > 1:
-        return _compile_regex(key[1:end], key[end + 1 :])
-    key = key.strip()
-    pattern = regex.escape(key)
-    if whole_words:  # a word can begin and end anywhere beside a script without spaces
-        before = "" if CHARACTER.match(key[0]) else rf"(?<![^\W{CHARACTERS}])"
-        behind = "" if CHARACTER.match(key[-1]) else rf"(?![^\W{CHARACTERS}])"
-        pattern = f"{before}{pattern}{behind}"
-    return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE)
-
-
-def _compile_regex(pattern: str, flags: str) -> regex.Pattern[str]:
-    if math.prod(max(int(count), 1) for count in _COUNT.findall(pattern)) > MAX_EXPANSION:
+    if (found := _PATTERN.fullmatch(key)) is None:
+        pattern = regex.escape(key.strip())
+        pattern = f"{_BEGIN}{pattern}{_END}" if whole_words else pattern
+        return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE)
+    if math.prod(max(int(count), 1) for count in _COUNT.findall(found[1])) > MAX_EXPANSION:
         raise LoreKeyError(f"its counts multiply to more than {MAX_EXPANSION} steps")
-    if unknown := set(flags) - set(_IDLE_FLAGS) - _FLAGS.keys():
-        raise LoreKeyError(f"unknown flag {min(unknown)!r} after the closing slash")
     try:
-        number = sum({_FLAGS.get(letter, 0) for letter in flags}) | regex.VERSION0
-        return regex.compile(pattern.replace(r"\/", "/"), number)
+        flags = sum({_FLAGS.get(letter, 0) for letter in found[2]}) | regex.VERSION0
+        return regex.compile(found[1].replace(r"\/", "/"), flags)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise LoreKeyError(f"not a regular expression: {error}") from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import asdict, dataclass, field, fields, replace
-from enum import IntEnum, StrEnum
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
 
 JsonValue = Any
 """Any JSON value."""
@@ -16,8 +17,6 @@ JsonObject = dict[str, JsonValue]
 
 Author = Literal["writer", "model", "edited", "imported"]
 """The origin of a text; ``edited`` is model text that a person changed."""
-
-AUTHORS: tuple[str, ...] = get_args(Author)
 
 NodeId: TypeAlias = int
 """Nodes are numbered in order of creation; a number is never used twice in one story."""
@@ -40,14 +39,11 @@ def no_progress(share: float) -> None:
 
 
 class State(IntEnum):
-    """Whether a node is in the tree, in the bin, or joined to another node."""
+    """Whether a node is in the tree, in the bin, or a version that was undone."""
 
     LIVING = 0
     BINNED = 1  # deleted or undone by the writer; restorable
-    ABSORBED = 2  # its text is part of another node now; only undo and redo bring it back
-
-
-# -- what a node holds -------------------------------------------------------------------------------
+    ABSORBED = 2  # another node has its text; only undo and redo bring it back
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +142,13 @@ class StorySettings:
 
 def settings_json(settings: StorySettings) -> JsonObject | None:
     """Return the set fields of ``settings`` as JSON; None if there are none."""
-    values = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
-    return values or None
+    values = msgspec.to_builtins(settings)
+    return {key: value for key, value in values.items() if value not in (None, [], {})} or None
 
 
 def settings_from(values: JsonObject | None) -> StorySettings:
-    """The inverse of :func:`settings_json`."""
-    values = deepcopy(values or {})
-    lore = cast(list[dict[str, Any]], values.get("lore", []))
-    known = LoreEntry.__dataclass_fields__  # older programs had others
-    values["lore"] = [LoreEntry(**{k: v for k, v in entry.items() if k in known}) for entry in lore]
-    if values.get("template"):
-        values["template"] = Template(**values["template"])
-    return StorySettings(**values)
+    """The inverse of :func:`settings_json`; fields of older programs are ignored."""
+    return msgspec.convert(values or {}, StorySettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,23 +174,11 @@ def as_list(value: JsonValue) -> list[JsonValue]:
     return cast(list[JsonValue], value) if isinstance(value, list) else []
 
 
-# -- reports of a story ------------------------------------------------------------------------------
-
-
-class Blocked(StrEnum):
-    """Why a story cannot be written to."""
-
-    ASKED = "asked"  # the caller requested a read-only view
-    IN_USE = "in_use"
-    NO_PERMISSION = "no_permission"
-    DAMAGED = "damaged"
-
-
 @dataclass(frozen=True, slots=True)
 class ReadOnly:
     """Why a story is read-only: a reason and a message."""
 
-    reason: Blocked
+    reason: Literal["asked", "in use", "closed", "damaged"]
     message: str
 
 
@@ -212,11 +190,9 @@ class SecondFile:
     ours: Path
 
     def __str__(self) -> str:
-        where = f"in {self.ours.name}" if self.ours.parent == self.theirs.parent else f"in {self.ours}"
-        return (
-            f"Another program changed {self.theirs.name} while it was open here. That version stays there; "
-            f"yours is {where}."
-        )
+        ours = self.ours.name if self.ours.parent == self.theirs.parent else self.ours
+        said = f"Another program changed {self.theirs.name} while it was open here."
+        return f"{said} That version stays there; yours is in {ours}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +216,7 @@ class Damage:
             (self.doubtful, "not as written, perhaps — read them over"),
         ):
             if nodes:
-                more = f" and {len(nodes) - 20} more" if len(nodes) > 20 else ""
-                parts.append(f"nodes {', '.join(map(str, nodes[:20]))}{more}: {words}")
+                parts.append(f"nodes {', '.join(map(str, nodes))}: {words}")
         return "; ".join(parts)
 
 
@@ -266,11 +241,8 @@ class TooNew(NotAStory):
     """The story was written by a later version; it is left untouched."""
 
     def __init__(self, path: Path, version: int, known: int) -> None:
-        self.version, self.known = version, known
-        super().__init__(
-            path,
-            f"is of story version {version}, {known} is the newest known here — install a newer srbwriter",
-        )
+        words = f"is of story version {version}, {known} is the newest known here"
+        super().__init__(path, f"{words} — install a newer srbwriter")
 
 
 class DamagedStory(StoryError):

@@ -6,11 +6,12 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from sys import intern
 from typing import Any
 
+import msgspec
+
 from srbwriter.story.model import (
-    AUTHORS,
-    ROOT,
     Author,
     JsonObject,
     JsonValue,
@@ -21,7 +22,7 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.spans import Spans, decode, encode, text_of
-from srbwriter.story.words import count
+from srbwriter.story.words import Count, count
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class Node:
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     created: float = 0.0
     streaming: str | None = None
-    counted: tuple[int, int] | None = field(default=None, compare=False)
+    counted: Count | None = field(default=None, compare=False)
 
     @property
     def spans(self) -> Spans:
@@ -82,16 +83,15 @@ class Node:
         self.own_settings = settings_json(settings)
 
     @property
-    def count(self) -> tuple[int, int]:
+    def count(self) -> Count:
         """The words of the text and the state at its edges, as :meth:`~.words.Count.total` adds them up."""
         if self.counted is None:
-            found = count(self.text)
-            self.counted = found.words, found.edges
+            self.counted = count(self.text)
         return self.counted
 
 
 _FIELDS = tuple(Node.__dataclass_fields__)[:-2]
-_RUNS = _FIELDS.index("runs")
+_RUNS, *_ALIKE = map(_FIELDS.index, ("runs", "author", "model"))
 _values = attrgetter(*_FIELDS)
 
 
@@ -103,22 +103,18 @@ def row_of(node: Node) -> list[Any]:
 def node_of(row: list[Any]) -> Node:
     """The inverse of :func:`row_of`."""
     row[_RUNS] = unpacked(row[_RUNS])
+    for place in _ALIKE:  # in every other row too: one string for all
+        row[place] = intern(row[place])
     return Node(*row)
 
 
 def fits(row: Any) -> bool:
     """Whether a row whose checksum is wrong is a node's all the same: the values are of the right types."""
-    usual = row_of(Node(ROOT, ROOT, seed=0, own_settings={}))
-    usual[_RUNS] = ""
-    optional = ("parent", "runs", "seed", "own_settings")
-    values = as_list(row)
-    return (
-        len(values) == len(usual) and values[_FIELDS.index("author")] in AUTHORS
-        and all(
-            type(value) is type(like) or (value is None and name in optional)
-            for name, value, like in zip(_FIELDS, values, usual, strict=True)
-        )
-    )  # fmt: skip
+    try:
+        msgspec.convert(dict(zip(_FIELDS, as_list(row), strict=True)), Node)
+    except ValueError:
+        return False
+    return True
 
 
 def packed(runs: bytes) -> str:

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from srbwriter.story.model import ROOT, Refused
+from srbwriter.story.edits import Edit
+from srbwriter.story.model import ROOT, Refused, State
 from srbwriter.story.node import Node
-from srbwriter.story.spans import plain
+from srbwriter.story.spans import edited, plain
 from srbwriter.story.tree import Tree
 from srbwriter.story.words import words_of
 
 SCENE_BREAK = "* * *"
 """The text of a scene break."""
 
-_HEADING = re.compile(r"(#{1,6})[ \t]+(\S[^\n]*)")
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S(?:[^\n]*\S)?)")
 _BREAK = re.compile(r"[ \t]*(?:([*_~=•·⁂-])(?:[ \t]*\1){2,}|[#*⁂❦❧☙⁑])[ \t]*")
+_MARKED = re.compile(r"^```.*?(?:^```|\Z)|^[ \t]*[#*_~=•·⁂❦❧☙⁑-][^\n]*", re.MULTILINE | re.DOTALL)
+"""Fenced code, and lines that may begin a chapter or a scene."""
 
 
 def heading_line(text: str, start: int = 0) -> tuple[int, str, int] | None:
     """Level and title of the Markdown heading that the line at ``start`` is, and where that line ends."""
     found = _HEADING.match(text, start)
-    if found is None:
-        return None
-    title = found[2].rstrip(" \t")
-    words = title.rstrip("#")  # a heading may be closed by such signs
-    return len(found[1]), words.rstrip(" \t") if words.endswith((" ", "\t")) else title, found.end()
+    # A heading may be closed by such signs.
+    return found and (len(found[1]), re.sub(r"[ \t]+#+$", "", found[2]), found.end())
 
 
 def is_scene_break(line: str) -> bool:
@@ -42,7 +42,8 @@ def is_scene_break(line: str) -> bool:
 class Chapter(NamedTuple):
     """A chapter, or a scene without a ``title``: the line that begins it, and the words until the next one.
 
-    ``level`` is the number of signs; 0 for a scene. ``end`` is the end of its line.
+    Words of a chapter are those of its scenes too. ``level`` is the number of signs; 0 for a scene. ``end``
+    is the end of its line.
     """
 
     title: str
@@ -51,44 +52,29 @@ class Chapter(NamedTuple):
     level: int
     words: int = 0
 
-    @property
-    def shown(self) -> str:
-        """The title as a list shows it."""
-        return self.title or SCENE_BREAK
-
 
 def outline(text: str) -> list[Chapter]:
     """Return the chapters and scenes of ``text``; a line inside fenced code begins none."""
     found: list[Chapter] = []
-    at, fenced = 0, False
-    for line in text.splitlines(keepends=True):
-        bare = line.rstrip()
-        if bare.startswith("```"):
-            fenced = not fenced
-        elif bare and not fenced and not line[0].isalnum():
-            if (heading := heading_line(bare)) is not None:
-                found.append(Chapter(heading[1], at, at + len(bare), heading[0]))
-            elif is_scene_break(bare):
-                found.append(Chapter("", at, at + len(bare), 0))
-        at += len(line)
-    ends = [*(chapter.begin for chapter in found[1:]), len(text)][: len(found)]
-    return [c._replace(words=words_of(text[c.end : end])) for c, end in zip(found, ends, strict=True)]
+    for line in _MARKED.finditer(text):
+        begin, bare = line.start(), line[0].rstrip()
+        if (heading := heading_line(bare)) is not None:
+            found.append(Chapter(heading[1], begin, begin + len(bare), heading[0]))
+        elif is_scene_break(bare):
+            found.append(Chapter("", begin, begin + len(bare), 0))
+    next_one = next_chapter = len(text)
+    for place, one in reversed([*enumerate(found)]):
+        words = words_of(text[one.end : next_chapter if one.title else next_one])
+        found[place] = one._replace(words=words)
+        next_one = one.begin
+        next_chapter = one.begin if one.title else next_chapter
+    return found
 
 
-def words_with_scenes(found: Sequence[Chapter], index: int) -> int:
-    """Return the words of a chapter and of its scenes; those of a scene alone."""
-    words = found[index].words
-    for scene in found[index + 1 :] if found[index].title else ():
-        if scene.title:
-            break
-        words += scene.words
-    return words
-
-
-def heading_of(title: str) -> str:
+def heading_of(title: str, level: int = 1) -> str:
     """Return the line that begins a chapter called ``title``, or a scene."""
     words = " ".join(title.split())
-    return f"# {words}" if words else SCENE_BREAK
+    return f"{'#' * level} {words}" if words else SCENE_BREAK
 
 
 def heading_at(text: str, at: int, title: str) -> tuple[int, str]:
@@ -112,23 +98,30 @@ def move_chapter(tree: Tree, place: int, later: bool) -> int:
     waiting, at = tree.nodes(tree.path(tree.current)[:0:-1]), 0
     while waiting:
         node = waiting.pop()
-        if edge := next((edge for edge in edges if at < edge < at + len(node.text)), None):
-            waiting.append(tree.split_node(node, edge - at))
+        if inner := [edge - at for edge in edges if at < edge < at + len(node.text)]:
+            waiting += [_copy(tree, node, *ends) for ends in pairwise([0, *inner, len(node.text)])][::-1]
+            continue
         parts[bisect_right(edges, at)].append(node)
         at += len(node.text)
     before, first, second, behind = parts
     ending = "".join(node.text for node in second)[-2:]
     if missing := "\n\n"[len(ending) - len(ending.rstrip("\n")) :]:  # the last chapter of a text
         second.append(tree.add_node(second[-1].id, plain(missing, "writer"), "writer"))
-    above = before[-1].id if before else ROOT
-    for some in (second, first, behind):
-        if some:
-            if some[0].parent != above:
-                tree.set(some[0], parent=above, place=tree.last_place(above))
-            above = some[-1].id
+    above = ROOT
+    for node in (*before, *second, *first, *behind):
+        if node.parent != above:
+            tree.set(node, parent=above, place=tree.last_place(above))
+        above = node.id
     with tree.verb("move_chapter", above) as action:  # the verb around this one
         action.became = above
     return edges[0] + sum(len(node.text) for node in second) if later else edges[0]
+
+
+def _copy(tree: Tree, node: Node, start: int, end: int) -> Node:
+    """Add characters ``start`` to ``end`` of ``node`` as a node that has its place in the text."""
+    edits = [Edit(0, start, ""), Edit(end, len(node.text), "")]
+    spans = edited(node.spans, edits, [(), ()], tree.token_sizes)
+    return tree.add_node(node.parent, spans, node.author, like=node, undone=State.ABSORBED)
 
 
 def _neighbours(text: str, place: int, later: bool) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import regex
@@ -30,63 +31,59 @@ _TABLE = str.maketrans(_ALIKE)
 _CLUSTER = regex.compile(r"\X")  # a letter with its accents, or the parts of a Hangul syllable
 
 
+@lru_cache(maxsize=1 << 18)  # all nodes of a long story, and the lines of its text
 def alike(text: str, case: bool = False) -> str:
     """Return ``text`` in the form in which searches compare it; its length may differ."""
     text = unicodedata.normalize("NFC", text).translate(_TABLE)
     return text if case else unicodedata.normalize("NFC", text.replace("İ", "i").casefold())
 
 
-@lru_cache(maxsize=2)  # the words are typed letter by letter
-def _lines(text: str, case: bool) -> list[tuple[str, str]]:
-    return [(line, alike(line, case)) for line in text.split("\n")]
-
-
 def matches(text: str, words: str, *, case: bool = False, whole: bool = False) -> Iterator[tuple[int, int]]:
     """Yield start and end of each occurrence of ``words``, a part of a line, in ``text``.
 
-    ``whole``: only where no letter, digit or underscore comes directly before or after.
+    ``whole``: only where no letter, digit or underscore comes directly before or after. No match ends within
+    a letter.
     """
     wanted = alike(words, case)
     pattern = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)" if whole else re.escape(wanted))
     at = 0
-    for line, folded in _lines(text, case) if wanted else ():
-        if wanted in folded:
-            yield from ((at + start, at + end) for start, end in _places(line, folded, pattern, case))
+    for line in text.split("\n") if wanted else ():
+        if wanted in (compared := alike(line, case)):
+            places = range(len(line) + 1) if line.isascii() else _places(line, case)
+            for start, end in map(re.Match[str].span, pattern.finditer(compared)):
+                if start in places and end in places:
+                    yield at + places[start], at + places[end]
         at += len(line) + 1
 
 
-def _places(line: str, folded: str, pattern: re.Pattern[str], case: bool) -> Iterator[tuple[int, int]]:
-    """Yield where ``pattern`` matches ``folded``, as places of ``line``; no match ends within a letter."""
-    if line.isascii():
-        yield from (found.span() for found in pattern.finditer(folded))
-        return
-    parts, begins, at = list[str](), dict[int, int](), 0  # place in what is compared → place in the line
+def _places(line: str, case: bool) -> dict[int, int]:
+    """Return where letters begin in the form in which ``line`` is compared → in the line itself."""
+    places, at = dict[int, int](), 0
     for cluster in _CLUSTER.finditer(line):
-        part = alike(cluster[0], case)
-        if part:
-            begins[at] = cluster.start()
-        parts.append(part)
+        if part := alike(cluster[0], case):
+            places[at] = cluster.start()
         at += len(part)
-    begins[at] = len(line)
-    for found in pattern.finditer("".join(parts)):
-        if found.start() in begins and found.end() in begins:
-            yield begins[found.start()], begins[found.end()]
+    return {**places, at: len(line)}
 
 
-def search(tree: Tree, query: str, limit: int) -> dict[NodeId, str]:
+def search_tree(tree: Tree, query: str, limit: int = 50) -> dict[NodeId, str]:
     """Return living nodes, newest first, with words that begin as those of ``query``; ``"…"`` is a phrase.
 
     Each comes with its text around the first match.
     """
     terms = [alike(phrase or word).strip() for phrase, word in _PART.findall(query)]
-    patterns = [_beginning(term) for term in terms if any(map(str.isalnum, term))]
+    terms = [term for term in terms if any(map(str.isalnum, term))]
+    words = [word for term in terms for word in term.split()]
+    patterns = [_beginning(term) for term in terms]
     hits: dict[NodeId, str] = {}
-    for node in sorted(tree, key=lambda node: -node.id) if patterns else ():
-        folded = alike(node.text)
-        found = [match for pattern in patterns if (match := pattern.search(folded))]
+    for node in sorted(tree, key=attrgetter("id"), reverse=True) if terms else ():
+        compared = alike(node.text)
+        if not all(word in compared for word in words):  # 50 times as fast as a pattern
+            continue
+        found = [match.start() for pattern in patterns if (match := pattern.search(compared))]
         if len(found) == len(patterns) and tree.is_living(node.id):
-            text = node.text if len(folded) == len(node.text) else folded
-            start = max(min(match.start() for match in found) - _AROUND, 0)
+            text = node.text if len(compared) == len(node.text) else compared
+            start = max(min(found) - _AROUND, 0)
             end = start + _EXCERPT
             around = text[start:end].replace("\n", " ")
             hits[node.id] = f"{'…' if start else ''}{around}{'…' if end < len(text) else ''}"

@@ -1,5 +1,4 @@
-"""Spans: runs of text of one origin, with the ids of their tokens, which survive every cut and edit around
-them.
+"""Spans: runs of text of one origin, with the ids of their tokens, which survive the edits around them.
 
 Spans are plain values; those of a node are *tidy* (:func:`tidy`). The lengths of tokens come from a callback,
 since no vocabulary is known here. In the file the spans of a text are bytes: a JSON list with a row for each
@@ -15,11 +14,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby
-from os.path import commonprefix
-from typing import cast
 
 from srbwriter.story.edits import Edit, hunks
-from srbwriter.story.model import AUTHORS, Author, Span, TokenSizes
+from srbwriter.story.model import Author, Span, TokenSizes
 
 Spans = tuple[Span, ...]
 
@@ -44,80 +41,27 @@ def tidy(spans: Iterable[Span]) -> Spans:
     out: list[Span] = []
     for (author, tokens), some in groupby(spans, key=lambda span: (span.author, bool(span.ids))):
         if not tokens:
-            _append(out, Span("".join(span.text for span in some), author))
+            out += plain("".join(span.text for span in some), author)
             continue
+        begun = len(out)
         for span in some:
             if span.logprobs and all(p is None for p in span.logprobs):
                 span = replace(span, logprobs=())
-            _append(out, span)
+            if len(out) > begun and not span.lead and out[-1].vocab == span.vocab:
+                out[-1] = _joined(out[-1], span)
+            else:
+                out.append(span)
     return tuple(out)
 
 
-def _append(out: list[Span], span: Span) -> None:
-    """Add ``span`` to ``out``, joined to the last one if they have one origin, and its lead too."""
-    last = out[-1] if out else None
-    if not (span.text or span.ids):
-        return
-    if last is None or last.author != span.author:
-        out.append(span)
-        return
-    size = len(commonprefix((last.text[::-1], span.lead[::-1]))) if span.lead and not last.ids else 0
-    if size:  # of a token that was cut twice, a part of the lead alone
-        out[-1:] = [replace(last, text=last.text[:-size])] if size < len(last.text) else []
-        _append(out, replace(span, text=last.text[-size:] + span.text, lead=span.lead[:-size]))
-    elif bool(last.ids) != bool(span.ids) or (span.ids and (span.lead or last.vocab != span.vocab)):
-        out.append(span)
-    else:
-        logprobs = last.logprobs or span.logprobs and (None,) * len(last.ids)
-        if logprobs:
-            logprobs += span.logprobs or (None,) * len(span.ids)
-        out[-1] = replace(last, text=last.text + span.text, ids=last.ids + span.ids, logprobs=logprobs)
+def _joined(first: Span, second: Span) -> Span:
+    logprobs = first.logprobs or second.logprobs and (None,) * len(first.ids)
+    if logprobs:
+        logprobs += second.logprobs or (None,) * len(second.ids)
+    return replace(first, text=first.text + second.text, ids=first.ids + second.ids, logprobs=logprobs)
 
 
-# -- cut and edit ------------------------------------------------------------------------------------
-
-
-def cut(spans: Spans, at: int, sizes: TokenSizes | None = None) -> tuple[Spans, Spans]:
-    """Return (the first ``at`` characters, the rest). :func:`tidy` of both together restores ``spans``.
-
-    A token that is cut goes with the rest, whose lead is then the part of it in the first text.
-    """
-    for index, span in enumerate(spans):
-        if at < len(span.text) or (at == 0 and span.ids):
-            left, right = _cut_span(span, at, sizes) if at else ((), span)
-            return tidy([*spans[:index], *left]), tidy([right, *spans[index + 1 :]])
-        at -= len(span.text)
-    return spans, ()
-
-
-def _cut_span(span: Span, at: int, sizes: TokenSizes | None) -> tuple[Spans, Span]:
-    ends, lead = token_ends(span, sizes), len(span.lead)
-    left, whole = _between(span, 0, at, ends), _whole_tokens(ends, lead + at)
-    size = ends[whole] - lead  # characters of the left text whose tokens are whole
-    if not span.ids:
-        return left, Span(span.text[at:], span.author)
-    if size <= 0:
-        return left, replace(span, text=span.text[at:], lead=span.lead + span.text[:at])
-    return left, _part(span, whole, len(span.ids), span.text[at:], span.text[size:at])
-
-
-def _part(span: Span, first: int, last: int, text: str, lead: str) -> Span:
-    return Span(text, span.author, span.ids[first:last], span.vocab, span.logprobs[first:last], lead)
-
-
-def token_ends(span: Span, sizes: TokenSizes | None) -> list[int]:
-    """Return 0 and the place in lead and text at which each token of a span ends; [0] if unknown."""
-    known = sizes(span.vocab, span.ids) if sizes is not None and span.ids else None
-    ends = list(accumulate(known, initial=0)) if known is not None else [0]
-    return ends if ends[-1] == len(span.lead) + len(span.text) else [0]
-
-
-def _whole_tokens(ends: Sequence[int], at: int) -> int:
-    """Return how many of the tokens that end at ``ends`` are whole before character ``at``."""
-    whole = bisect_right(ends, at) - 1
-    while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
-        whole -= 1
-    return whole
+# -- edit --------------------------------------------------------------------------------------------
 
 
 def edited(
@@ -127,44 +71,53 @@ def edited(
 
     A token that an edit cuts becomes plain text; all others keep their ids.
     """
-    total = sum(len(span.text) for span in spans)
-    out: list[Span] = []
-    low = index = begin = 0  # the end of the last edit; a span, and where it begins
-    ends: list[int] = []  # of its tokens, once they are known
-    for edit, words in zip((*edits, Edit(total + 1, total + 1, "")), (*inserts, ()), strict=True):
-        while index < len(spans):
+    out, begin, index = list[Span](), 0, 0
+    bounds = [0, *(place for edit in edits for place in edit[:2]), sum(len(span.text) for span in spans)]
+    for kept, words in zip(range(0, len(bounds), 2), (*inserts, ()), strict=True):
+        start, stop = bounds[kept : kept + 2]
+        while index < len(spans):  # spans up to the next edit, of which the last may go on behind it
             end = begin + len(spans[index].text)
-            if begin >= edit.start and (low < end or begin == end):
+            if begin < stop and start < end or begin == end >= start:
+                out += _between(spans[index], max(start - begin, 0), min(stop, end) - begin, sizes)
+            if end > stop:
                 break
-            if low < end:
-                start, stop = max(low - begin, 0), min(edit.start, end) - begin
-                if not ends and (start or stop < end - begin):
-                    ends = token_ends(spans[index], sizes)
-                out += _between(spans[index], start, stop, ends)
-            elif begin == end == max(begin, low):  # tokens without a character yet
-                out.append(spans[index])
-            if end > edit.start:
-                break
-            index, begin, ends = index + 1, end, []
+            index, begin = index + 1, end
         out += words
-        low = edit.end
     return tidy(out)
 
 
-def _between(span: Span, start: int, stop: int, ends: list[int]) -> Spans:
-    """Return characters ``start`` to ``stop`` of a span, with the tokens, which end at ``ends``, in it."""
+def beginning(spans: Spans, at: int, sizes: TokenSizes | None = None) -> Spans:
+    """Return the first ``at`` characters of ``spans``."""
+    return edited(spans, [Edit(at, len(text_of(spans)), "")], [()], sizes)
+
+
+def _between(span: Span, start: int, stop: int, sizes: TokenSizes | None) -> Spans:
+    """Return characters ``start`` to ``stop`` of a span, with the tokens that are whole in it."""
     text, lead = span.text, len(span.lead)
     if start == 0 and stop == len(text):
         return (span,)
     if not span.ids:
         return plain(text[start:stop], span.author)
+    ends = token_ends(span, sizes)
     first = bisect_left(ends, lead + start) if start else 0
-    last = len(ends) - 1 if stop == len(text) else _whole_tokens(ends, lead + stop)
+    last = len(ends) - 1 if stop == len(text) else bisect_right(ends, lead + stop) - 1
+    while 0 < last < len(ends) - 1 and ends[last - 1] == ends[last]:
+        last -= 1  # bytes of an unfinished character go with the rest
     if first >= last or ends[last] <= lead:
         return plain(text[start:stop], span.author)
     begin, behind = max(ends[first] - lead, 0), ends[last] - lead
-    middle = _part(span, first, last, text[begin:behind], "" if first else span.lead)
+    middle = replace(
+        span, text=text[begin:behind], ids=span.ids[first:last], logprobs=span.logprobs[first:last],
+        lead="" if first else span.lead,
+    )  # fmt: skip
     return (*plain(text[start:begin], span.author), middle, *plain(text[behind:stop], span.author))
+
+
+def token_ends(span: Span, sizes: TokenSizes | None) -> list[int]:
+    """Return 0 and the place in lead and text at which each token of a span ends; [0] if unknown."""
+    known = sizes(span.vocab, span.ids) if sizes is not None and span.ids else None
+    ends = list(accumulate(known, initial=0)) if known is not None else [0]
+    return ends if ends[-1] == len(span.lead) + len(span.text) else [0]
 
 
 def changed(spans: Spans, text: str, author: Author, sizes: TokenSizes | None = None) -> Spans:
@@ -189,35 +142,18 @@ def encode(spans: Spans, author: Author) -> bytes | None:
 
 
 def decode(data: bytes | None, text: str, author: Author) -> Spans:
-    """Decode the spans of ``text``; bytes that cannot be decoded give plain text of ``author``."""
-    if data is not None:
-        try:
-            return _decoded(data, text)
-        except (ValueError, TypeError, RecursionError):
-            pass
-    return plain(text, author)
-
-
-def _decoded(data: bytes, text: str) -> Spans:
-    place = data.index(b"\0") + 1
-    head = cast("list[tuple[int, Author, int | None, str, bool, str]]", json.loads(data[: place - 1]))
-    spans: list[Span] = []
-    start = 0
-    for chars, author, tokens, vocab, scored, lead in head:
-        if author not in AUTHORS or chars < 0:
-            raise ValueError(f"no span: {author!r}")
+    """Decode the spans of ``text``, which the checksum of its row vouches for."""
+    if data is None:
+        return plain(text, author)
+    spans, start, place = list[Span](), 0, data.index(b"\0") + 1
+    for chars, by, tokens, vocab, scored, lead in json.loads(data[: place - 1]):
         ids, logprobs = array("i"), array("d")
         if tokens:
-            ids.frombytes(data[place : place + 4 * tokens])
-            place += 4 * tokens
-            if scored:
-                logprobs.frombytes(data[place : place + 8 * tokens])
-                place += 8 * tokens
-            if len(ids) != tokens or len(logprobs) not in (0, tokens):
-                raise ValueError("a token is cut off")
+            behind = place + 4 * tokens
+            ids.frombytes(data[place:behind])
+            place = behind + 8 * tokens * scored
+            logprobs.frombytes(data[behind:place])
         known = tuple(None if math.isnan(p) else p for p in logprobs)
-        spans.append(Span(text[start : start + chars], author, tuple(ids), vocab, known, lead))
+        spans.append(Span(text[start : start + chars], by, tuple(ids), vocab, known, lead))
         start += chars
-    if start != len(text):
-        raise ValueError("these are spans of another text")
     return tuple(spans)

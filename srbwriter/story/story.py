@@ -7,21 +7,20 @@ here knows an engine or a screen.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from srbwriter.story import backup, outline, search
-from srbwriter.story.disk import making, saving, state_of
+from srbwriter.story import library, outline
+from srbwriter.story.disk import FileLock, StoryFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
-from srbwriter.story.edits import Edit
-from srbwriter.story.journal import Journal, SaveState
+from srbwriter.story.edits import Edit, same_start
+from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     Author,
-    Blocked,
     Damage,
     JsonObject,
     JsonValue,
@@ -35,19 +34,16 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.open import Opened, create_story, locked, open_story
-from srbwriter.story.spans import changed, cut, fit, plain, tidy
-from srbwriter.story.store import new_token, write_whole
+from srbwriter.story.spans import beginning, changed, fit, plain, tidy
 from srbwriter.story.text import TextTree
-from srbwriter.story.tree import Rows
-from srbwriter.story.upgrade import read_story
-from srbwriter.story.words import well_formed
+from srbwriter.story.tree import Action, Rows
+from srbwriter.story.words import well_formed, words_of
 
 
 class Story(TextTree):
     """An open story. Verbs raise Refused, which is a StoryError, and StoryError in a view."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: StoryFile) -> None:
         super().__init__()
         self.file = opened.path
         """The story file: a second one, after another program has replaced the first."""
@@ -59,28 +55,17 @@ class Story(TextTree):
         self._shown: JsonObject = {}
         self._show(opened)
 
-    def _show(self, opened: Opened) -> None:
+    def _show(self, opened: StoryFile) -> None:
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
-        self._take_in(opened.image.rows)
-        self.read_only, self.damage = opened.read_only, opened.image.damage
-        self.second_file, self._shown = opened.second_file, opened.image.summary
+        self._take_in(opened.rows)
+        self.read_only, self.damage = opened.read_only, opened.damage
+        self.second_file, self._shown = opened.second_file, opened.summary
         if opened.lock is not None:
-            self._journal = Journal(
-                self.file, opened.image, opened.lock, self._rows, self._summary, self._moved
-            )
-
-    def _summary(self) -> JsonObject:
-        """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
-        if self.lock.acquire(timeout=0.1):
-            try:
-                words = self.words(self.current)
-                self._shown = {"title": self.title, "words": words, "nodes": len(self)}
-            finally:
-                self.lock.release()
-        return self._shown
+            self._journal = Journal(opened, self._rows, lambda: self._shown, self._moved)
 
     def _hand_over(self, rows: Rows) -> None:
         if self._journal is not None:
+            self._shown = {"title": self.title, "words": self.words(self.current), "nodes": len(self)}
             self._journal.put(rows)
 
     def _moved(self, second: SecondFile) -> None:
@@ -98,7 +83,7 @@ class Story(TextTree):
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
         """Create a story file from a draft, which becomes the story. Raises NotAStory or NotMade."""
-        with making(Path(path)):
+        with saving(Path(path), new=True):
             return cls(create_story(Path(path), rows_of(draft)))
 
     @classmethod
@@ -119,9 +104,7 @@ class Story(TextTree):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -139,18 +122,17 @@ class Story(TextTree):
 
         When the other program has closed it, this view becomes writable.
         """
-        if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
+        if self.read_only is None or self.read_only.reason != "in use":
             return False
-        now = state_of(self.file)
-        lock, _ = locked(self.file)
+        now, lock = state_of(self.file), None
+        with suppress(OSError):
+            lock = FileLock(self.file)
         if now is None or (lock is None and now == self._seen):
             if lock is not None:  # the story was moved or deleted there
-                lock.release()
+                lock.close()
             return False
-        if lock is not None:
-            opened = open_story(self.file, readonly=False, lock=lock)
-        else:
-            opened = Opened(self.file, read_story(self.file), read_only=self.read_only)
+        opened = open_story(self.file, readonly=lock is None, lock=lock)
+        opened.read_only = self.read_only if lock is None else opened.read_only
         with self.lock:
             self._seen = now
             self._show(opened)
@@ -198,7 +180,7 @@ class Story(TextTree):
     def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
         """Keep a JSON value for an interface; no export has a ``local`` one. This is not an action."""
         with self.together():
-            self.put(f"local-{key}" if local else f"x-{key}", json.loads(json.dumps(value)))
+            self.put(f"local-{key}" if local else f"x-{key}", value)
 
     def put_settings(self, node: NodeId, settings: StorySettings) -> None:
         """Set the settings of ``node``, which its descendants inherit. Not an action of the text."""
@@ -208,8 +190,7 @@ class Story(TextTree):
     def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
         """Keep a JSON value with a node; this is not an action."""
         with self.together():
-            found = self.node(node)
-            self.set(found, meta={**found.meta, key: json.loads(json.dumps(value))})
+            self.set(self.node(node), meta={**self.node(node).meta, key: value})
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -230,7 +211,7 @@ class Story(TextTree):
             return [node.id for node in made]
 
     def pick(self, node: NodeId, at: int | None = None) -> NodeId:
-        """Pick ``node``, or its first ``at`` characters, as the current node; the rest becomes its child.
+        """Pick ``node`` as the current node; or its first ``at`` characters, in a new node beside it.
 
         Ancestors in the bin are restored, so that the picked text is readable from its beginning.
         """
@@ -238,46 +219,47 @@ class Story(TextTree):
             found = self.check_living(node, below_bin=True)
             if at is not None and not 0 < at <= len(found.text):
                 raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
-            if at is not None and at < len(found.text):
-                self.split_node(found, at)
-            self._take_out_of_bin(node)
             self.set(found, visited=True)
-            before = set(self.path(action.was))
-            fresh = [above for above in self.upward(node) if above.id not in before]
-            typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
-            shared = self.path(node)[-1 - len(fresh)]
-            action.words = max(0, self.words(node) - self.words(shared) - typed)
-            action.became = node
-            return node
+            if at is not None and at < len(found.text):
+                spans = beginning(found.spans, at, self.token_sizes)
+                found = self.add_node(
+                    found.parent, spans, found.author, like=found, place=found.place, undone=State.ABSORBED,
+                    meta=found.meta, finish_reason="cut",
+                )  # fmt: skip
+            return self._picked(action, found)
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
-        """Pick ``text``, an edited version of a model's ``original``, below ``parent``; return its node.
+        """Pick ``text``, an edited version of a model's ``original``, in a new node below ``parent``.
 
         With ``end``, the nodes from ``parent`` down to ``end`` begin with ``original``. They stay as they
         are, and unchanged text keeps its tokens.
         """
         with self.verb("pick", parent) as action:
             self.check_unwritten(self.check_living(parent, below_bin=True))
-            self._take_out_of_bin(parent)
-            text = well_formed(text)
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
-            spans, like = plain(original, "model"), None
-            place = self.last_place(parent)
+            spans, place = plain(original, "model"), self.last_place(parent)
             if below:
                 whole = tidy(span for node in below for span in node.spans)
-                spans = cut(whole, len(original), self.token_sizes)[0]
-                like, place = below[0], below[0].place
-            if text != original:
-                spans = changed(spans, text, "writer", self.token_sizes)
+                spans = beginning(whole, len(original), self.token_sizes)
+                place = below[0].place
+            spans = changed(spans, well_formed(text), "writer", self.token_sizes)
             author: Author = "model" if text == original else "edited"
-            made = self.add_node(parent, spans, author, like=like, place=place)
-            known = sum(node.count[0] for node in below if node.author == "writer")
-            action.words = self.words(made.id) - self.words(parent) - known
-            action.became = made.id
-            return made.id
+            like = below[0] if below else None
+            return self._picked(action, self.add_node(parent, spans, author, like=like, place=place))
+
+    def _picked(self, action: Action, node: Node) -> NodeId:
+        """Go to ``node``, and count its words, but for those that the writer typed."""
+        self._take_out_of_bin(node.id)
+        text, before = self.text(node.id), self.path(action.was)
+        there = words_of(text[: same_start(text, self.text(action.was))])
+        fresh = (n for n in self.line(node.id) if n.id not in before)
+        typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
+        action.words = max(0, self.words(node.id) - there - typed)
+        action.became = node.id
+        return node.id
 
     def _take_out_of_bin(self, node: NodeId) -> None:
-        for above in list(self.upward(node)):
+        for above in self.line(node):
             self.set(above, state=State.LIVING)
 
     def visit(self, node: NodeId) -> None:
@@ -293,15 +275,13 @@ class Story(TextTree):
             found = self.check_living(node)
             if found.parent is None:
                 raise Refused("the root of the story cannot be deleted")
-            if any(above is found for above in self.upward(action.was)):
+            if node in self.path(action.was):
                 action.became = found.parent
             self.set(found, state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
         """Take ``node`` out of the bin, with all its ancestors."""
         with self.verb("restore", node):
-            if self.node(node).state == State.ABSORBED:
-                self.check_living(node, below_bin=True)
             self._take_out_of_bin(node)
 
     def mark(self, node: NodeId, *, bookmark: bool) -> None:
@@ -315,33 +295,25 @@ class Story(TextTree):
         """Chapters and scenes of the text up to the current node, with their words."""
         return outline.outline(self.text(self.current))
 
-    def begin_chapter(self, at: int, title: str) -> int:
-        """Write the heading of a chapter before the paragraph at character ``at``; a scene without a title.
+    def put_heading(self, place: int, title: str) -> int:
+        """Give the chapter whose line holds character ``place`` a title; empty for a scene break.
 
-        At the end of the text it follows the last paragraph. Returns where its line begins.
+        Anywhere else a chapter begins, before the paragraph there; at the end of the text behind the last
+        one. Returns where its line begins.
         """
         with self.verb("heading", self.current):
-            text = self.text(self.current)
-            if not 0 <= at <= len(text):
-                raise Refused(f"the text has no character {at}")
-            at, words = outline.heading_at(text, at, title)
+            if (here := next((c for c in self.outline() if c.begin <= place <= c.end), None)) is not None:
+                self.replace(Edit(here.begin, here.end, outline.heading_of(title, here.level or 1)))
+                return here.begin
+            at, words = outline.heading_at(self.text(self.current), place, title)
             self.replace(Edit(at, at, words))
             return at + len(words) - len(words.lstrip("\n"))
-
-    def set_heading(self, at: int, title: str) -> None:
-        """Give the chapter whose line begins at character ``at`` another title; empty for a scene break."""
-        with self.verb("heading", self.current):
-            found = next((c for c in self.outline() if c.begin == at), None)
-            if found is None:
-                raise Refused("there is no chapter")
-            signs = "#" * (found.level or 1) if title.strip() else ""
-            line = f"{signs} {' '.join(title.split())}" if signs else outline.heading_of("")
-            self.replace(Edit(at, found.end, line))
 
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.
 
-        Nodes keep numbers, tokens and marks. What was not picked stays below the node that it follows.
+        Nodes keep numbers, tokens and marks. What was not picked stays below the node that it follows. A node
+        of two chapters stays as it is; copies of its parts move.
         Returns the character at which the chapter starts now. Raises Refused without such a chapter.
         """
         with self.verb("move_chapter", self.current):
@@ -358,20 +330,12 @@ class Story(TextTree):
         This is not an action: generated text is never undone.
         """
         with self.together():
-            above = self.node(parent)
-            if above.state == State.ABSORBED:
-                raise Refused(f"node {parent} is part of another node now")
-            self.check_unwritten(above)
+            self.check_unwritten(self.node(parent))
+            self.end_typing()
             return self.add_node(
                 parent, (), "model", model=model, sampling=sampling or {}, seed=seed, visited=False,
                 streaming=vocab,
             ).id  # fmt: skip
-
-    def _written(self, branch: NodeId) -> Node:
-        node = self._nodes.get(branch)
-        if node is None or node.streaming is None:
-            raise Refused(f"node {branch} is not being written")
-        return node
 
     def stream(
         self, branch: NodeId, text: str, ids: Sequence[int] = (), logprobs: Sequence[float | None] = (), *,
@@ -380,76 +344,29 @@ class Story(TextTree):
         """Add text to a branch. ``lead`` is the part of the first ids already there (token healing)."""
         if text or ids:
             with self.together():
-                node = self._written(branch)
-                more = _span(text, ids, logprobs, node.streaming or "", lead)
-                self.put_spans(node, tidy([*node.spans, more]))
-
-    def replace_stream(
-        self, branch: NodeId, text: str = "", ids: Sequence[int] = (), seed: int | None = None
-    ) -> NodeId:
-        """Restart a branch with ``text``; return its new node, by which it is known from now on.
-
-        The text written so far stays as a node with the old number. Without a ``seed`` the old one stays.
-        """
-        with self.together():
-            node = self._written(branch)
-            spans = tidy([_span(text, ids, (), node.streaming or "")])
-            seed = node.seed if seed is None else seed
-            if not node.text:
-                self.set(node, seed=seed)
-                self.put_spans(node, spans)
-                return branch
-            new = self.add_node(
-                node.parent, spans, "model", like=node, place=node.place, seed=seed, visited=False,
-                streaming=node.streaming,
-            )  # fmt: skip
-            self.set(node, finish_reason="replaced", streaming=None)
-            return new.id
-
-    def carry_marks(self, old: NodeId, new: NodeId) -> None:
-        """Copy the bookmark of ``old`` to ``new``, another version of the same branch. Not an action."""
-        with self.together():
-            self.set(self.node(new), bookmark=self.node(old).bookmark)
+                node, text = self.node(branch), well_formed(text)
+                if (vocab := node.streaming) is None:
+                    raise Refused(f"node {branch} is not being written")
+                more = Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead)
+                self.put_spans(node, tidy([*node.spans, more if fit(ids) else Span(text, "model")]))
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written, or note another reason: one may be killed after its end."""
         with self.together():
             self.set(self.node(branch), finish_reason=reason, streaming=None)
 
-    # -- search, and out of the file ---------------------------------------------------------------
-
-    def search(self, query: str, limit: int = 50) -> dict[NodeId, str]:
-        """Return the nodes with words that begin as those of ``query``, newest first, and the text around.
-
-        ``"…"`` is a phrase.
-        """
-        return search.search(self, query, limit)
-
-    def to_draft(self) -> StoryDraft:
-        """Return a copy of the whole tree as it is now, including the bin."""
-        with self.lock:
-            return draft_of(self, self._values)
+    # -- copies ------------------------------------------------------------------------------------
 
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
-        return backup.own_folder(self._values.get("uuid"), self.file, folder)
+        return library.own_folder(self._values.get("uuid"), self.file, folder)
 
     def snapshot(self, folder: Path, name: str) -> Path:
         """Save a named copy below ``folder``, which is never removed. Raises NotSaved."""
         self.flush()
-        return backup.snapshot(self.file, self.backup_folder(folder), name)
+        return library.snapshot(self.file, self.backup_folder(folder), name)
 
     def recover(self, target: Path, title: str) -> Path:
         """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
-        rows: Rows = {key: row for key, row in self._rows().items() if key[0] != "action"}
-        rows["value", "title"] = title
-        with saving(target):
-            write_whole(target, rows, new_token())
+        Story.from_draft(target, replace(draft_of(self), title=title)).close()
         return target
-
-
-def _span(
-    text: str, ids: Sequence[int], logprobs: Sequence[float | None], vocab: str, lead: str = ""
-) -> Span:
-    text = well_formed(text)
-    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if fit(ids) else Span(text, "model")

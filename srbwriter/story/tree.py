@@ -9,11 +9,12 @@ as one batch. Nothing here knows a file.
 from __future__ import annotations
 
 import time
-from bisect import insort
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import takewhile
 from threading import RLock
 from typing import Any
 
@@ -21,6 +22,7 @@ from srbwriter.story.edits import edit_between
 from srbwriter.story.model import (
     ROOT,
     Author,
+    JsonObject,
     JsonValue,
     NodeId,
     Progress,
@@ -32,16 +34,11 @@ from srbwriter.story.model import (
     TokenSizes,
 )
 from srbwriter.story.node import Node, unpacked
-from srbwriter.story.spans import Spans, cut, encode, text_of
+from srbwriter.story.spans import Spans, encode, text_of
 from srbwriter.story.words import Count
 
 Rows = dict[tuple[str, Any], Any]
 """Rows of a story by (table, key): a Node, an Action, a Progress, or a value; None is a row that is gone."""
-
-NOTED = frozenset(
-    "made parent place state author text runs bookmark title note labels own_settings finish_reason".split()
-)
-"""The fields of a node that undo puts back; ``made`` is its state while the action is undone."""
 
 MOST_ACTIONS = 5000
 """Actions that can be undone; more are forgotten, the oldest first."""
@@ -51,9 +48,6 @@ IDLE_SECONDS = 300.0
 
 Note = tuple[NodeId, str, Any, Any]
 """Node, field, old value, new value. Of a text, both are (place, the characters that differ)."""
-
-_Old = dict[tuple[str, Any, str], Any]
-"""Values before a change, by table, key of the row, and field of a node."""
 
 
 @dataclass(slots=True)
@@ -77,27 +71,12 @@ class Action:
     @classmethod
     def of(cls, row: list[Any]) -> Action:
         """Return the action of a row in the file."""
-        if len(row) == 11:  # of an earlier program, which counted two kinds of words
-            row = [*row[:6], row[6] + row[7], *row[8:10]]
         action = cls(*row)
         action.notes = [
             (node, name, unpacked(old), unpacked(new)) if name == "runs" else (node, name, old, new)
             for node, name, old, new in action.notes
         ]
         return action
-
-
-@dataclass(slots=True)
-class Typing:
-    """The last action, which further typing continues: the node typed in, and the range of its characters."""
-
-    action: int
-    node: NodeId
-    start: int
-    end: int
-    before: str | None  # the text of the node before it, if an undo of the action gives exactly that
-    later: NodeId  # nodes from this number on were made after it began
-    at: float
 
 
 class Tree:
@@ -112,11 +91,9 @@ class Tree:
         self.changes: int = 0
         """How often the story has changed."""
         self._changing = False
-        self._old: _Old = {}
+        self._old: dict[tuple[str, Any, str], Any] = {}  # before a change, by table, key, and field of a node
         self._action: Action | None = None
-        self._before: _Old = {}  # the last action
-        self._typing: Typing | None = None
-        self._take_in({})
+        self._before: dict[tuple[NodeId, str], Any] = {}  # before the last action, by node and field
 
     def _take_in(self, rows: Rows) -> None:
         """Fill the tree with what a file holds."""
@@ -127,19 +104,17 @@ class Tree:
         self._values: dict[str, JsonValue] = self._tables["value"]
         self._days: dict[str, Progress] = self._tables["day"]
         self._actions: dict[int, Action] = self._tables["action"]
-        self._children: dict[NodeId, list[NodeId]] = {}
+        self._children: dict[NodeId | None, set[NodeId]] = {}
         same: dict[str, Any] = {}
-        for node in sorted(self._nodes.values(), key=lambda n: (n.place, n.id)):
+        for node in self._nodes.values():
             node.sampling = same.setdefault(repr(node.sampling), node.sampling)
-            if node.parent is not None:
-                self._children.setdefault(node.parent, []).append(node.id)
-        self._next = max(self._nodes, default=0) + 1
+            self._children.setdefault(node.parent, set()).add(node.id)
+        self._next = max(self._nodes) + 1
         self._last_change = self.clock()
-        if self._nodes and "current" not in self._values:  # then the newest node that was read is likeliest
+        if "current" not in self._values:  # then the newest node that was read is likeliest
             read = (n.id for n in self._nodes.values() if n.state == State.LIVING and n.visited)
             self._values["current"] = max(read, default=ROOT)
-        if self._nodes:
-            self._values["current"] = self.nearest_living(self.current)
+        self._values["current"] = self.nearest_living(self.current)
 
     # -- change ------------------------------------------------------------------------------------
 
@@ -183,43 +158,41 @@ class Tree:
             if self._action is not None:
                 yield self._action
                 return
-            if not again:
-                self._typing, self._before = None, {}
             last, here = self.last_action, self.current
             old = self._actions[last] if again else Action(last + 1, name, node, self.clock(), here, here)
-            outer, self._old = self._old, {}
+            if not again:
+                self._before = {}
+                self.end_typing()
             action = self._action = replace(old)
             try:
                 yield action
             finally:
                 self._action = None
-                self._before = self._old | self._before
-                self._old |= outer
             action.notes, action.later = self._notes(), self._next
             if again or action.notes or action.became != action.was:
-                gone = action.number + 1
-                while gone in self._actions:
+                for gone in range(action.number + 1, max(self._actions, default=0) + 1):
                     self._store("action", gone, None)
-                    gone += 1
                 self._store("action", action.number, action)
                 self._store("action", action.number - MOST_ACTIONS, None)
                 self._store("value", "done", action.number)
             self._record(action.words - old.words, action.at)
             self.put("current", self.nearest_living(action.became))
 
+    def end_typing(self) -> None:
+        """Let the next keystroke start an action of its own."""
+        raise NotImplementedError
+
     def _notes(self) -> list[Note]:
         """Return the notes of the action that has just been done."""
         notes: list[Note] = []
-        for (table, number, name), old in self._before.items():
-            if table != "node" or name not in NOTED:
-                continue
-            new: Any = int(State.LIVING) if name == "made" else getattr(self._nodes[number], name)
-            if name != "made" and (old == new or ("node", number, "made") in self._before):
-                continue
-            if name == "text":
-                at, end, words = edit_between(old, new)
-                old, new = (at, old[at:end]), (at, words)
-            notes.append((number, name, old, new))
+        for (number, name), old in self._before.items():
+            if name == "made":
+                notes.append((number, name, old, int(State.LIVING)))
+            elif (number, "made") not in self._before and (new := getattr(self._nodes[number], name)) != old:
+                if name == "text":
+                    at, end, words = edit_between(old, new)
+                    old, new = (at, old[at:end]), (at, words)
+                notes.append((number, name, old, new))
         return notes
 
     def set(self, node: Node, **fields: Any) -> None:
@@ -228,6 +201,8 @@ class Tree:
             old = getattr(node, name)
             if old is not value and old != value:
                 self._old.setdefault(("node", node.id, name), old)
+                if self._action is not None:
+                    self._before.setdefault((node.id, name), old)
                 self._assign("node", node.id, name, value)
 
     def put_spans(self, node: Node, spans: Spans) -> None:
@@ -251,27 +226,17 @@ class Tree:
             if value is None:
                 del rows[key]
             return
-        if (node := rows.get(key)) is None:
-            return
-        if moves := name in ("made", "parent", "place"):
-            self._unhang(node)
+        node = rows[key]
+        if name in ("parent", "made"):
+            self._children[node.parent].remove(key)
         if name == "made":  # and the verb that made it has failed
             del rows[key]
             return
         setattr(node, name, value)
-        if moves:
-            self._hang(node)
+        if name == "parent":
+            self._children.setdefault(value, set()).add(key)
         elif name == "text":
             node.counted = None
-
-    def _hang(self, node: Node) -> None:
-        if node.parent is not None:
-            siblings = self._children.setdefault(node.parent, [])
-            insort(siblings, node.id, key=lambda number: (self._nodes[number].place, number))
-
-    def _unhang(self, node: Node) -> None:
-        if node.parent is not None:
-            self._children[node.parent].remove(node.id)
 
     def add_node(
         self, parent: NodeId | None, spans: Spans, author: Author, *, like: Node | None = None,
@@ -284,28 +249,16 @@ class Tree:
         if like is not None:
             fields = {"model": like.model, "sampling": like.sampling, "seed": like.seed} | fields
         if "place" not in fields:
-            fields["place"] = self.last_place(parent or 0)
+            fields["place"] = self.last_place(parent)
         node = Node(self._next, parent, author=author, created=time.time(), **fields)
         node.spans = spans
         self._next += 1
         self._nodes[node.id] = node
-        self._hang(node)
-        self._old["node", node.id, "made"] = int(undone)
+        self._children.setdefault(parent, set()).add(node.id)
+        self._old["node", node.id, "made"] = None
+        if self._action is not None:
+            self._before[node.id, "made"] = int(undone)
         return node
-
-    def split_node(self, node: Node, at: int) -> Node:
-        """Move the text from ``at`` on, with all children, into a new child; return it."""
-        self.check_unwritten(node)
-        head, tail = cut(node.spans, at, self.token_sizes)
-        children = self.all_children(node.id)
-        rest = self.add_node(
-            node.id, tail, node.author, like=node, undone=State.ABSORBED, visited=node.visited,
-            meta=node.meta, finish_reason=node.finish_reason,
-        )  # fmt: skip
-        self.move(children, rest)
-        self.set(node, finish_reason="")
-        self.put_spans(node, head)
-        return rest
 
     def move(self, nodes: Iterable[NodeId], parent: Node) -> None:
         """Move ``nodes`` below ``parent``."""
@@ -345,78 +298,52 @@ class Tree:
 
     def _step(self, back: bool) -> Action | None:
         with self.together():
-            number, here = self.last_action + (not back), self.current
-            if (known := self._actions.get(number)) is None:
+            which, here = self.last_action + (not back), self.current
+            if (known := self._actions.get(which)) is None:
                 return None
-            self._typing = None
+            self.end_typing()
             action = replace(known, notes=list(known.notes))
             if back:
                 action.became = here
             else:
                 action.was = here
-            changing = [
-                self._nodes[node] for node, name, old, new in action.notes
-                if name in ("text", "made") or (name == "state" and State.ABSORBED in (old, new))
-            ]  # fmt: skip
-            followed = [
-                (node, self.text(node.id), node.spans, late)
-                for node in changing
-                if (late := list(self._late(node.id, action.later)))
-            ]
-            for note in known.notes:
-                self._put_back(note, back)
-            for node, text, spans, late in followed:
-                if node.state == State.ABSORBED or self.text(node.id) != text:
-                    self._keep_behind(action, back, changing, node, text, spans, late)
+            for number, name, *_ in known.notes:
+                if name == "text":
+                    self._keep_behind(action, self._nodes[number], back)
+            for number, name, old, new in known.notes:
+                node, value = self._nodes[number], old if back else new
+                if name == "text":
+                    place, there = new if back else old
+                    value = node.text[:place] + value[1] + node.text[place + len(there) :]
+                elif name == "made":
+                    late = any(child >= known.later for child in self.children(number))
+                    name, value = "state", State.LIVING if late and value == State.ABSORBED else value
+                self.set(node, **{name: value})
             action.later = self._next
-            self._store("action", number, action)
-            self._store("value", "done", number - back)
+            self._store("action", which, action)
+            self._store("value", "done", which - back)
             self._record(-action.words if back else action.words, action.at)
             self.put("current", self.nearest_living(action.was if back else action.became))
             return action
 
-    def _put_back(self, note: Note, back: bool) -> None:
-        number, name, old, new = note
-        node = self._nodes[number]
-        if name == "text":
-            (start, there), (_, instead) = (new, old) if back else (old, new)
-            self.set(node, text=node.text[:start] + instead + node.text[start + len(there) :])
-        else:
-            self.set(node, **{"state" if name == "made" else name: old if back else new})
-
-    def _late(self, node: NodeId, later: NodeId) -> Iterator[NodeId]:
-        """Yield the children of a node that no note of an action knows, but for what was undone itself."""
-        for child in self._children.get(node, ()):
-            if child >= later and (self._nodes[child].state != State.ABSORBED or self._children.get(child)):
-                yield child
-
-    def _keep_behind(
-        self, action: Action, back: bool, changing: list[Node], node: Node, text: str, spans: Spans,
-        late: list[NodeId],
-    ) -> None:  # fmt: skip
-        """Let the ``late`` children of ``node`` follow the ``text`` that they did before this step.
-
-        That is behind another of the nodes that changed, which has this text now, or behind a copy. Notes let
-        a later redo or undo take that back.
-        """
-        same = [n for n in changing if self.text(n.id) == text]
-        home = min(same, key=lambda n: n.state == State.ABSORBED, default=None)
-        if home is None:
-            home = self.add_node(
-                node.parent, spans, node.author, like=node, place=node.place, own_settings=node.own_settings,
-                state=State.ABSORBED,
-            )  # fmt: skip
-            action.notes.append((home.id, "state", int(State.ABSORBED), int(State.ABSORBED)))
-        if home.state == State.ABSORBED and any(self._nodes[c].state == State.LIVING for c in late):
-            self.set(home, state=State.LIVING)
-            for at, (number, name, *states) in enumerate(action.notes):
-                if number == home.id and name in ("made", "state"):
-                    states[not back] = int(State.LIVING)
-                    action.notes[at] = (number, name, *states)
-        if home is not node:
-            self.move(late, home)
-            sides = (home.id, node.id) if back else (node.id, home.id)
-            action.notes += [(child, "parent", *sides) for child in late]
+    def _keep_behind(self, action: Action, node: Node, back: bool) -> None:
+        """Let branches begun below a node since its text changed follow that text, in a copy of the node."""
+        below = self.nodes(self.all_children(node.id))
+        late = [child for child in below if child.id >= action.later and child.state != State.ABSORBED]
+        if not late:
+            return
+        copied = self.add_node(
+            node.parent, node.spans, node.author, like=node, place=node.place, own_settings=node.own_settings
+        )
+        living = any(child.state == State.LIVING for child in late)
+        states = int(State.LIVING if living else State.ABSORBED), int(State.ABSORBED)
+        self.set(copied, state=states[0])
+        self.move((child.id for child in late), copied)
+        for number, name, now, later in (
+            (copied.id, "state", *states),
+            *((child.id, "parent", copied.id, node.id) for child in late),
+        ):
+            action.notes.append((number, name, now, later) if back else (number, name, later, now))
 
     # -- look --------------------------------------------------------------------------------------
 
@@ -425,10 +352,9 @@ class Tree:
         """The number of the last action that was done and not undone; 0 at the beginning."""
         return int(self._values.get("done") or 0)
 
-    def last_place(self, parent: NodeId) -> int:
+    def last_place(self, parent: NodeId | None) -> int:
         """Return a place after all children of ``parent``."""
-        siblings = self._children.get(parent)
-        return self._nodes[siblings[-1]].place + 1 if siblings else 0
+        return max((self._nodes[n].place for n in self._children.get(parent, ())), default=-1) + 1
 
     def __len__(self) -> int:
         """Count all nodes, including the root and those in the bin."""
@@ -456,85 +382,61 @@ class Tree:
 
     def all_children(self, node: NodeId) -> list[NodeId]:
         """Return the children in order, in every state."""
-        return list(self._children.get(node, ()))
+        return sorted(self._children.get(node, ()), key=lambda child: (self._nodes[child].place, child))
 
     def children(self, node: NodeId) -> list[NodeId]:
         """Return the living children in order."""
         self.node(node)
-        return [c for c in self._children.get(node, ()) if self._nodes[c].state == State.LIVING]
+        with self.lock:
+            return [child for child in self.all_children(node) if self._nodes[child].state == State.LIVING]
 
-    def upward(self, node: NodeId) -> Iterator[Node]:
-        """Yield the nodes from ``node`` to the root."""
-        here: Node | None = self.node(node)
-        while here is not None:
-            yield here
-            here = self._nodes[here.parent] if here.parent is not None else None
-
-    def path(self, node: NodeId) -> list[NodeId]:
+    def line(self, node: NodeId) -> list[Node]:
         """Return the nodes from the root to ``node``."""
         with self.lock:
-            return [above.id for above in self.upward(node)][::-1]
+            line = [self.node(node)]
+            while (parent := line[-1].parent) is not None:
+                line.append(self._nodes[parent])
+            return line[::-1]
+
+    def path(self, node: NodeId) -> list[NodeId]:
+        """Return the numbers of the nodes from the root to ``node``."""
+        return [above.id for above in self.line(node)]
 
     def is_living(self, node: NodeId) -> bool:
         """Whether ``node`` is part of the readable tree: neither it nor an ancestor is in the bin."""
-        with self.lock:
-            return node in self._nodes and all(n.state == State.LIVING for n in self.upward(node))
+        return node in self._nodes and all(above.state == State.LIVING for above in self.line(node))
 
     def nearest_living(self, node: NodeId) -> NodeId:
         """Return ``node``, or its nearest ancestor in the readable tree."""
-        found = None
-        for above in self.upward(node if node in self._nodes else ROOT):
-            if above.state != State.LIVING:
-                found = None
-            elif found is None:
-                found = above.id
-        return found or ROOT
+        line = self.line(node if node in self._nodes else ROOT)
+        return [above.id for above in takewhile(lambda above: above.state == State.LIVING, line)][-1]
 
-    def text(self, node: NodeId, chars: int | None = None) -> str:
-        """Return the text from the root to ``node``; with ``chars``, at least that many from its end."""
+    def text(self, node: NodeId) -> str:
+        """Return the text from the root to ``node``."""
         with self.lock:
-            texts: list[str] = []
-            for above in self.upward(node):
-                texts.append(above.text)
-                if chars is not None and (chars := chars - len(above.text)) <= 0:
-                    break
-            return "".join(reversed(texts))
+            return "".join([above.text for above in self.line(node)])
 
     def chars(self, node: NodeId) -> int:
         """Count the characters from the root to ``node``."""
-        with self.lock:
-            return sum(len(above.text) for above in self.upward(node))
+        return sum(len(above.text) for above in self.line(node))
 
     def words(self, node: NodeId) -> int:
         """Count the words from the root to ``node``."""
-        with self.lock:
-            return Count.total([n.count for n in self.upward(node)][::-1]).words
-
-    def head(self, node: NodeId, at: int) -> Spans:
-        """Return the spans of the first ``at`` characters of ``node``."""
-        return cut(self.node(node).spans, at, self.token_sizes)[0]
-
-    def own_settings(self, node: NodeId) -> StorySettings:
-        """Return the settings on ``node`` itself."""
-        return self.node(node).settings
+        return Count.total(above.count for above in self.line(node)).words
 
     def settings(self, node: NodeId) -> StorySettings:
         """Return the settings in force at ``node``: its own over those of its ancestors."""
-        total = StorySettings()
-        for above in [*self.upward(node)][::-1]:
-            if above.own_settings:
-                total = above.settings.inherit(total)
-        return total
+        own = (above.settings for above in self.line(node) if above.own_settings)
+        return reduce(lambda total, nearer: nearer.inherit(total), own, StorySettings())
 
-    def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
+    def reading_order(self, top: NodeId = ROOT) -> list[NodeId]:
         """Return the living nodes of the subtree of ``top``, depth first."""
         with self.lock:
-            found: list[NodeId] = []
-            stack = [self.node(top).id]
+            found, stack = list[NodeId](), [self.node(top).id]
             while stack:
                 found.append(stack.pop())
-                stack.extend(reversed(self.children(found[-1])))
-            return iter(found)
+                stack += reversed(self.children(found[-1]))
+            return found
 
     def bookmarks(self) -> list[NodeId]:
         return [node for node in self.reading_order() if self._nodes[node].bookmark]
@@ -543,20 +445,16 @@ class Tree:
         """Return the topmost nodes in the bin, newest first."""
         with self.lock:
             inside = {node.id for node in self._nodes.values() if node.state == State.BINNED}
-            tops = [n for n in inside if not any(a.id in inside for a in self.upward(self.parent(n) or ROOT))]
+            tops = [n for n in inside if inside.isdisjoint(self.path(n)[:-1])]
             return sorted(tops, reverse=True)
 
     def value(self, key: str, *, local: bool = False) -> object:
         """Return a value that an interface keeps under ``key``, or None."""
         return self._values.get(f"local-{key}" if local else f"x-{key}")
 
-    def words_by_author(self) -> dict[Author, int]:
-        """Count the words of all branches by author."""
-        words: dict[Author, int] = {}
-        for node in self.nodes(self.reading_order()):
-            if found := node.count[0]:
-                words[node.author] = words.get(node.author, 0) + found
-        return words
+    def values(self) -> JsonObject:
+        """Return what interfaces keep, but for what is local, by key."""
+        return {key[2:]: value for key, value in sorted(self._values.items()) if key.startswith("x-")}
 
     def days(self) -> dict[str, Progress]:
         """Return the progress by calendar day (ISO 8601), oldest first."""
@@ -575,8 +473,7 @@ class Tree:
         """
         found = self.node(node)
         if found.state != State.LIVING:
-            binned = found.state == State.BINNED
-            raise Refused(f"node {node} is {'in the bin' if binned else 'part of another node now'}")
+            raise Refused(f"node {node} is in the bin")
         if not below_bin and not self.is_living(node):
             raise Refused(f"node {node} is below something in the bin")
         return found

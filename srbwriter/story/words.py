@@ -21,63 +21,58 @@ from srbwriter.unspaced import CHARACTER, EAST_ASIAN, KHMER_BURMESE, THAI_LAO
 
 _DASHES = "\u2012\u2013\u2014\u2015"  # they separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
-_WHOLE = 20  # a word, in the parts below
+_PART = "\x1f"  # white space that no text has
+_WHOLE = 20  # parts of a word
 _PARTS = (  # compiled when such a text is counted: a class of this size takes milliseconds
     (f"[{EAST_ASIAN}]", _WHOLE),
     (f"[{THAI_LAO}]", _WHOLE // 4),
     (f"[{KHMER_BURMESE}]", _WHOLE // 5),
 )
-_FIRST, _LAST, _JOINT, _REST = 1, 2, 4, 3
-_BLOCK = re.compile(r".{4096}(?:[^\n]{0,4096}\n|\S{0,4096})|.+", re.DOTALL)
-"""A block ends with a line or a word, so that an insertion moves the end of no later one."""
 
 
 class Count(NamedTuple):
     """The words of a text, and what adding the count of the next text needs.
 
-    ``edges`` says with one bit each whether the text begins and ends within a word and whether nothing in it
-    separates words. Above them is what letters of scripts without spaces leave, in twentieths of a word.
+    ``edges`` is the text in short: ``a`` for a first or last run of characters that is a word, ``.`` for one
+    that is none, white space between them, and :data:`_PART` for each part of a word that is left over.
     """
 
     words: int
-    edges: int = _JOINT
+    edges: str = ""
 
     @classmethod
-    def total(cls, counts: Iterable[tuple[int, int]]) -> Count:
-        """Add up the counts of texts that follow each other."""
-        words = rest = first = last = 0
-        joint = _JOINT
-        for more, edges in counts:
-            words += more - bool(last and edges & _FIRST)  # a word on both sides is one
-            rest += edges >> _REST
-            first |= edges & _FIRST if joint else 0
-            last = edges & _LAST or (last if edges & _JOINT else 0)
-            joint &= edges
-        return cls(words + rest // _WHOLE, first | last | joint | rest % _WHOLE << _REST)
+    def total(cls, counts: Iterable[tuple[int, str]]) -> Count:
+        """Add up the counts of texts that follow each other: a word on both sides of an edge is one."""
+        known = list(counts)
+        text = "".join(edges for _, edges in known)
+        words, edges = _shorten(text)
+        return cls(sum(words for words, _ in known) - text.count("a") + words, edges)
 
 
 def count(text: str) -> Count:
-    """Count the words of ``text``, in a form that can be added up. Those of its blocks are cached."""
-    return Count.total(map(_count, _BLOCK.findall(text)))
+    """Count the words of ``text``, in a form that can be added up."""
+    return Count.total(map(_count_line, text.splitlines(keepends=True)))
 
 
-@lru_cache(maxsize=1024)  # the blocks of a long novel: a key changes one
-def _count(text: str) -> Count:
-    rest = 0
+def _shorten(text: str) -> Count:
+    parts = text.count(_PART)
     if not text.isascii():
         if CHARACTER.search(text):
-            rest = sum(len(re.findall(pattern, text)) * part for pattern, part in _PARTS)
+            parts += sum(len(re.findall(pattern, text)) * some for pattern, some in _PARTS)
             text = CHARACTER.sub(" ", text)
         for dash in _DASHES:
             text = text.replace(dash, " ")
     runs = text.split()
-    words = sum(1 for run in runs if run[0].isalnum() or _LETTER.search(run))
-    edges = _JOINT if runs == [text] else 0
-    if runs and not text[0].isspace() and _LETTER.search(runs[0]):
-        edges |= _FIRST
-    if runs and not text[-1].isspace() and _LETTER.search(runs[-1]):
-        edges |= _LAST
-    return Count(words + rest // _WHOLE, edges | rest % _WHOLE << _REST)
+    marks = ["a" if run[0].isalnum() or _LETTER.search(run) else "." for run in runs]
+    words = marks.count("a") + parts // _WHOLE
+    if not text or runs == [text]:
+        return Count(words, "".join(marks))
+    first = "" if text[0].isspace() else marks[0]
+    last = "" if text[-1].isspace() else marks[-1]
+    return Count(words, first + " " + _PART * (parts % _WHOLE) + last)
+
+
+_count_line = lru_cache(maxsize=8192)(_shorten)  # a key changes one line
 
 
 def words_of(text: str) -> int:

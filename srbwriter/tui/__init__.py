@@ -6,7 +6,6 @@ internals, the store or the server.
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,6 @@ def run(settings: Settings, story: Path | None = None, beside: Beside | None = N
     Raises:
         StoryError: the story cannot be opened.
     """
-    gc.disable()  # until the first screen is up: objects created before that live until the end
     from srbwriter.tui.start import open_app
 
     return open_app(settings, story, beside)

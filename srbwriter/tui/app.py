@@ -62,6 +62,7 @@ class App(FailingApp):
 
     TITLE = "srbwriter"
     COMMANDS = {commands.CommandProvider}
+    CSS_PATH = "write/screen.tcss"  # read with the rest: a screen's own has all of it parsed once more
     CSS = """
     OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
@@ -341,7 +342,7 @@ class App(FailingApp):
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
-        self.push_screen(self.write_screen)
+        self.call_later(self.push_screen, self.write_screen)  # what is painted before it is ready is lost
         self._tell_notes()
         if not self.is_headless:  # then it is somebody else's process
             signals.obey_signals(self)

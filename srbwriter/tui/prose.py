@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import regex
@@ -453,17 +453,11 @@ class Prose(Keyed, Widget, can_focus=True):
             row = self._rows[y]
         else:
             return Strip.blank(width, base.rich_style)
-        styles = [base] * len(row.words)
-        for start, end, name in row.marks:
-            style = self.style(name)
-            for at in range(start, end):
-                styles[at] += style
-        parts = ((style, len(list(same))) for style, same in groupby(styles))
+        edges = sorted({0, len(row.words), *(edge for mark in row.marks for edge in mark[:2])})
         segments: list[Segment] = []
-        at = 0
-        for style, length in parts:
-            segments.append(Segment(row.words[at : at + length].replace(_UNSEEN, ""), style.rich_style))
-            at += length
+        for low, high in pairwise(edges):
+            style = sum((self.style(name) for start, end, name in row.marks if start <= low < end), base)
+            segments.append(Segment(row.words[low:high].replace(_UNSEEN, ""), style.rich_style))
         return Strip(segments).adjust_cell_length(width, base.rich_style)
 
     # ---- text

@@ -38,6 +38,7 @@ def test_the_list_has_the_library_and_what_was_opened_elsewhere(run: Any, tmp_pa
     head, *rows = out.splitlines()
     assert head.split() == ["title", "words", "changed", "file"]
     assert {row.split("  ")[0] for row in rows} == {"The Orchard", "Elsewhere"}
+    assert out.count("  ~/.local/") == 1
     listed = {story["title"]: story for story in json.loads(run("list", "--json")[1])}
     assert listed["Elsewhere"]["path"] == str(tmp_path / "e.srbw")
     assert listed["The Orchard"]["nodes"] == 4

@@ -110,6 +110,14 @@ def test_only_what_runs_is_in_cells_while_it_runs() -> None:
         assert [engine.resident(words(engine, 200, k)) for k in range(4)] == [200] * 4
 
 
+def test_a_long_prompt_is_read_beside_no_idle_cells() -> None:
+    with small(n_ctx=4096) as engine:
+        panes(engine, words(engine, 40), 32, 64)
+        engine.submit(Request(words(engine, 200, 9), stop=ONE))
+        engine.process()
+        assert engine.stats().used_cells <= 200 + IDLE_CELLS
+
+
 @pytest.mark.parametrize("kind", [SLIDING, HYBRID])
 def test_what_comes_back_is_what_left(kind: str) -> None:
     with load(kind) as engine:

@@ -226,7 +226,8 @@ class FakeSession:
         for i, branch in enumerate(current.branches):
             revision, length = current.seen[i]
             if branch.buffer.revision != revision:
-                current.nodes[i] = self.story.replace_stream(current.nodes[i])
+                self.story.finish(current.nodes[i], "replaced")
+                current.nodes[i] = self.story.begin_branch(current.parent)
                 length = 0
             self.story.stream(current.nodes[i], branch.text[length:])
             current.seen[i] = (branch.buffer.revision, len(branch.text))

@@ -103,7 +103,7 @@ def test_anything_else_that_is_asked_makes_it_worthless(session: Session, what: 
     elif what == "stop":
         session.stop = replace(session.stop, max_tokens=7)
     else:
-        settings = story.own_settings(ROOT)
+        settings = story.node(ROOT).settings
         changed = (
             replace(settings, author_note="Rain.") if what == "note" else replace(settings, memory="A hen.")
         )

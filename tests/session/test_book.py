@@ -141,7 +141,7 @@ def test_a_line_and_an_entry_are_proposed_from_the_text(session: Session) -> Non
     words = session.book.propose_entry("Mara").result(WAIT)
     assert words.strip()
     session.book.add_entry("Mara", words)
-    entry = session.story.own_settings(ROOT).lore[-1]
+    entry = session.story.node(ROOT).settings.lore[-1]
     assert (entry.name, entry.keys, entry.text) == ("Mara", ["Mara"], words)
 
 
@@ -154,7 +154,7 @@ def test_a_name_without_an_entry_is_offered_once_a_chapter(session: Session) -> 
     assert session.book.offer_name() == ""
     session.set_text(session.text() + "\n\n# Two\n\nAnd so on.")
     assert session.book.offer_name() == "Mara"
-    lore = session.story.own_settings(ROOT)
+    lore = session.story.node(ROOT).settings
     assert unknown_names("", lore.lore) == []
     session.story.put_settings(ROOT, replace(lore, lore=[]))
 

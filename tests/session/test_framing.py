@@ -133,7 +133,7 @@ def prompt_of(session: Session) -> str:
 
 
 def put(session: Session, **said: object) -> None:
-    settings = replace(session.story.own_settings(ROOT), **said)  # type: ignore[arg-type]
+    settings = replace(session.story.node(ROOT).settings, **said)  # type: ignore[arg-type]
     session.together(lambda: session.story.put_settings(ROOT, settings))
 
 

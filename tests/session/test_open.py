@@ -9,7 +9,7 @@ from pathlib import Path
 from srbwriter import paths
 from srbwriter.session.open import open_story
 from srbwriter.story import Story
-from srbwriter.story.backup import Backup, backups
+from srbwriter.story.library import Backup, backups
 
 
 def opened(path: Path) -> list[Backup]:

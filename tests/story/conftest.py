@@ -33,7 +33,6 @@ def sixty(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(60):
             [node] = story.add(node, [f"<{number}> {WORDS}"])
         story.visit(node)
-        story.search("night")
     return path
 
 

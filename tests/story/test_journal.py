@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from srbwriter.story import Blocked, Edit, NotSaved, Story, journal, store
-from srbwriter.story import open as open_module
-from srbwriter.story.backup import backups, snapshot
-from srbwriter.story.disk import changes_of, lock_of
-from srbwriter.story.library import info
+from srbwriter.story import Edit, NotSaved, Story, disk, journal
+from srbwriter.story.disk import StoryFile, changes_of, lock_of
+from srbwriter.story.library import backups, info, snapshot
+from srbwriter.story.model import TooNew
 
 REPO = Path(__file__).parents[2]
 KILLED = """
@@ -177,14 +176,14 @@ def test_a_file_that_was_deleted_is_written_again(file: Path) -> None:
 def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Whether the disk of the story is full."""
     state = {"full": False}
-    append = store.append
+    append = StoryFile.append
 
-    def refuse(*arguments: Any) -> object:
-        if state["full"]:
+    def refuse(file: StoryFile, *arguments: Any, **more: Any) -> object:
+        if state["full"] and file.path.name == "rain.srbw":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return append(*arguments)
+        return append(file, *arguments, **more)
 
-    monkeypatch.setattr(journal, "append", refuse)
+    monkeypatch.setattr(StoryFile, "append", refuse)
     return lambda now: state.update(full=now)
 
 
@@ -194,7 +193,11 @@ def test_a_full_disk_is_said_and_tried_again(file: Path, full: Callable[[bool], 
         story.append(" It poured.")
         with pytest.raises(NotSaved, match="not saved"):
             story.flush()
-        assert story.save_state.why == "the disk is full" and "NOT SAVED" in str(story.save_state)
+        assert (
+            story.save_state.trouble is not None
+            and story.save_state.trouble.short == "the disk is full"
+            and "NOT SAVED" in str(story.save_state)
+        )
         assert story.rescue is not None
         story.append(" It hailed.")
         full(False)
@@ -204,7 +207,7 @@ def test_a_full_disk_is_said_and_tried_again(file: Path, full: Callable[[bool], 
 
 
 def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
-    file: Path, full: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+    file: Path, full: Callable[[bool], None]
 ) -> None:
     with Story.open(file) as story:
         story.append(" Once.")
@@ -216,7 +219,6 @@ def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
     story.append(" It hailed.")
     with pytest.raises(NotSaved):
         story.close()
-    monkeypatch.setattr(open_module, "append", journal.append)
     with Story.open(file) as view:
         assert view.read_only is not None and "the disk is full" in view.read_only.message
         assert view.text(view.current) == "It rained. It poured. It hailed."
@@ -233,7 +235,7 @@ def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
 def test_a_second_window_follows_and_takes_over(file: Path) -> None:
     first = Story.open(file)
     with Story.open(file) as second:
-        assert second.read_only is not None and second.read_only.reason is Blocked.IN_USE
+        assert second.read_only is not None and second.read_only.reason == "in use"
         first.append(" It poured.")
         first.flush()
         assert second.follow() and second.text(second.current) == "It rained. It poured."
@@ -257,7 +259,7 @@ def test_a_changed_text_is_named_and_every_other_one_kept(file: Path, tmp_path: 
     file.write_bytes(data.replace(b" Three.", b" Thrxe."))
     with Story.open(file) as story:
         assert story.damage is not None and len(story.damage.doubtful) == 1
-        assert story.read_only is not None and story.read_only.reason is Blocked.DAMAGED
+        assert story.read_only is not None and story.read_only.reason == "damaged"
         assert story.node(node).text == " Two."
         made = story.recover(tmp_path / "again.srbw", "Again")
         assert [each.path for each in backups(folder)] == [copy]
@@ -292,8 +294,8 @@ def test_a_file_that_was_cut_off_keeps_what_is_left(file: Path) -> None:
 
 def test_a_story_of_a_later_version_is_left_alone(file: Path) -> None:
     data = file.read_bytes()
-    file.write_bytes(before := store.line({"srbwriter": store.VERSION + 1}) + data.partition(b"\n")[2])
-    with pytest.raises(store.TooNew):
+    file.write_bytes(before := disk.line({"srbwriter": disk.VERSION + 1}) + data.partition(b"\n")[2])
+    with pytest.raises(TooNew):
         Story.open(file)
     assert file.read_bytes() == before
 
@@ -301,8 +303,7 @@ def test_a_story_of_a_later_version_is_left_alone(file: Path) -> None:
 def test_a_file_that_mostly_holds_what_was_replaced_is_written_anew(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "SPARE_OPEN", 2**18)
-    monkeypatch.setattr(journal, "SPARE", 2**10)
+    monkeypatch.setattr(journal, "SPARE", 2**16)
     with Story.open(file) as story:
         story.append(" It poured." * 2000)
         for number in range(20):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import Story
-from srbwriter.story.backup import backups
+from srbwriter.story.library import backups
 
 OLD = Path(__file__).parent / "old"
 

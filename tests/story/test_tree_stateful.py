@@ -126,19 +126,6 @@ class Writing(StoryMachine):
                 self.whole[name] = self.written.pop(name)
             self.outside()
 
-    @rule(pick=PICKS)
-    def reroll(self, pick: int) -> None:
-        live = self.streaming
-        if not live:
-            return
-        name = live[pick % len(live)]
-        new = self.story.replace_stream(name)
-        context = self.story.text(self.story.parent(new) or ROOT)
-        if new != name and name in self.written:
-            self.whole[name] = self.written.pop(name)
-        self.before[new], self.written[new] = context, ""
-        self.outside()
-
     # -- the tree ----------------------------------------------------------------------------------
 
     @rule(pick=PICKS, at=st.none() | st.integers(1, 6), running=st.booleans())

@@ -71,7 +71,7 @@ def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:
     story.close()
     with Story.open(tmp_path / "s.srbw") as again:
         seen = again.settings(node)
-        assert again.own_settings(ROOT) == above
+        assert again.node(ROOT).settings == above
     assert (seen.memory, seen.author_note, seen.sampling) == ("m", "n", {"top_k": 1, "min_p": 0.5})
     assert seen.lore[0].keys == ["k"]
     assert seen.template == Template("t")
@@ -93,13 +93,6 @@ def test_history_survives_the_file_and_redo_does_what_was_undone_last(story: Sto
         assert again.redo() is None
         again.undo()
         assert again.children(ROOT) == []
-
-
-def test_parts_of_the_text(story: Story) -> None:
-    node = ROOT
-    for number in range(20):
-        [node] = story.add(node, [f"{number:03d}"])
-    assert story.text(node, 4) == "018019"
 
 
 def test_words_between_the_models_nodes_are_kept_while_the_later_is_written(story: Story) -> None:
@@ -189,19 +182,6 @@ def test_a_pick_beyond_the_end_is_refused(story: Story) -> None:
 
 
 # -- streams -------------------------------------------------------------------------------------------
-
-
-def test_a_reroll_keeps_the_old_take(story: Story) -> None:
-    name = story.begin_branch(ROOT, model="m", vocab="v", sampling={"top_k": 3}, seed=7)
-    story.stream(name, "first", [1])
-    new = story.replace_stream(name)
-    story.stream(new, "second", [2])
-    story.finish(new, "length")
-    assert [story.node(n).text for n in story.children(ROOT)] == ["first", "second"]
-    assert story.node(name).finish_reason == "replaced"
-    assert story.node(new).sampling == {"top_k": 3}
-    with pytest.raises(Refused):
-        story.stream(name, "x")
 
 
 def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None:

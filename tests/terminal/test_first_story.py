@@ -22,7 +22,7 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     terminal.start("--n", "4", "--max-tokens", "16", "--seed", "3")
     terminal.wait_for("Choose an opening")
     terminal.press(ENTER)
-    terminal.wait(picks, "digits that pick")
+    terminal.wait(lambda screen: picks(screen) and "Choose an opening" not in screen, "digits that pick")
     first = ended_branches(terminal, "four branches of the opening")
 
     terminal.press(b"3")

@@ -48,6 +48,7 @@ class Bench:
     async def settle(self) -> None:
         """Let what was asked for be done, and painted, and half a second pass for the keys that follow."""
         self.screen.letters.rest()
+        self.app.typed_at -= 0.4
         await self.pilot.pause()
         self.session.settle()
         self.screen.pump.flush()
@@ -128,7 +129,8 @@ async def pause(pilot: Pilot[None], delay: float | None = None) -> None:
         await wait_until_idle()
     while True:
         screen = pilot.app.screen
-        screen._on_timer_update()
+        for shown in (*pilot.app._background_screens, screen):
+            shown._on_timer_update()
         await wait_until_idle()
         if screen is not pilot.app.screen or screen._update_timer._active.is_set():
             continue

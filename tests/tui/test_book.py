@@ -36,7 +36,7 @@ async def test_summary_outline_entry_and_days(open_bench: OpenBench) -> None:
             bench.session.engine.process()
             await bench.pilot.pause(0.02)
         await bench.press("ctrl+s")
-        entry = bench.session.story.own_settings(ROOT).lore[0]
+        entry = bench.session.story.node(ROOT).settings.lore[0]
         assert entry.name == "Mara" and entry.keys == ["Mara"]
 
         bench.screen.run("words_by_day")

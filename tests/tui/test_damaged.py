@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter import paths
-from srbwriter.story import Story, backup
+from srbwriter.story import Story, library
 from srbwriter.tui.dialogs.ask import Confirm
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import opened, visible
@@ -20,7 +20,7 @@ def make(file: Path, title: str = "The Orchard") -> bytes:
         for number in range(PASSAGES):
             words = f" Passage {number} of the tale. " * 40
             story.visit(story.add(story.current, [words + "\n\n"])[0])
-        backup.daily(story.file, story.backup_folder(paths.backup_dir()))
+        library.daily(story.file, story.backup_folder(paths.backup_dir()))
     return file.read_bytes()
 
 

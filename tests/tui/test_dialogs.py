@@ -59,7 +59,7 @@ async def test_a_story_of_the_writers_own_is_opened_when_it_is_chosen(
 ) -> None:
     file = tmp_path / "Garden.srbw"
     Story.create(file, "Zzyzx Garden").close()
-    library.remember(file, "Zzyzx Garden")
+    library.remember(file)
     async with open_bench("") as bench:
         await opened(bench, Picker)
         await bench.press("up", "enter")

@@ -9,8 +9,9 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.tui import themes
-from srbwriter.tui.commands import COMMANDS, shown_name
+from srbwriter.tui.commands import COMMANDS
 from tools import pages
+from tools.pages import shown_name
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 

@@ -29,7 +29,7 @@ async def saved(bench: Bench) -> StorySettings:
     """The settings on the disk, once all keys are there."""
     while not bench.session.story.save_state.saved:
         await bench.pilot.pause(0.05)
-    return bench.session.story.own_settings(ROOT)
+    return bench.session.story.node(ROOT).settings
 
 
 async def test_what_is_typed_is_saved_while_the_panel_is_open(open_bench: OpenBench) -> None:
@@ -84,10 +84,10 @@ async def test_an_entry_is_made_changed_and_deleted(open_bench: OpenBench) -> No
         assert entry.keys == ["Smith, John", "mill", "/far,? away/i"]
         opened_panel.query_one(LoreList).focus()
         await bench.press("t", "space")
-        [entry] = story.own_settings(ROOT).lore
+        [entry] = story.node(ROOT).settings.lore
         assert entry.constant and not entry.enabled and "always  off" in visible(bench)
         await bench.press("d")
-        assert story.own_settings(ROOT).lore == [] and "no entries yet" in visible(bench)
+        assert story.node(ROOT).settings.lore == [] and "no entries yet" in visible(bench)
         await bench.press("n")
         assert bench.status.startswith(" LORE ")
         await bench.press("escape")
@@ -110,7 +110,7 @@ async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench)
         assert area.text == "Wet."
         opened_panel.query_one(LoreList).focus()
         await bench.press("d", "u")
-        assert [entry.text for entry in story.own_settings(ROOT).lore] == ["Wet.", "Gone. Away."]
+        assert [entry.text for entry in story.node(ROOT).settings.lore] == ["Wet.", "Gone. Away."]
 
 
 @pytest.mark.parametrize(("columns", "beside"), [(160, True), (100, True), (99, False), (80, False)])
@@ -154,7 +154,7 @@ async def test_a_click_into_the_story_leaves_the_panel_and_a_wide_window_keeps_i
             await bench.pilot.click(offset=(5, 5))
             await bench.settle()
             assert bench.screen.editor.has_focus and (bench.screen.panel is not None) == stays
-        assert bench.session.story.own_settings(ROOT).memory == "Wet.Wet."
+        assert bench.session.story.node(ROOT).settings.memory == "Wet.Wet."
         assert bench.screen.grid.region.x > bench.screen.editor.region.x, "the branches stay on the right"
         await panel(bench)
         bench.screen.run(MEMORY)
@@ -166,5 +166,5 @@ async def test_each_field_undoes_its_own_and_the_story_stays(open_bench: OpenBen
     async with open_bench("It rained.", fake=True) as bench:
         await panel(bench)
         await bench.press(*"Wet.", "ctrl+z")
-        assert bench.session.story.own_settings(ROOT).memory is None
+        assert bench.session.story.node(ROOT).settings.memory is None
         assert bench.session.text() == "It rained."

@@ -106,7 +106,7 @@ async def test_the_footer_says_what_keys_do(open_bench: OpenBench) -> None:
         await bench.press("x")
         assert "1–9" not in footer(bench)
         await bench.press("tab")
-        assert "1–9 pick" in footer(bench) and "part" in visible(bench)
+        assert "r re-roll k kill" in footer(bench) and "part" in visible(bench)
         await bench.press("ctrl+n")
         await bench.pilot.resize_terminal(40, 12)
         await bench.settle()

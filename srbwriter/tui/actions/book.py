@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from srbwriter.session.naming import MOST_CHARACTERS
 from srbwriter.session.so_far import Part, Summary
 from srbwriter.story.model import counted
-from srbwriter.story.outline import words_with_scenes
+from srbwriter.story.outline import SCENE_BREAK
+from srbwriter.story.words import words_of
 from srbwriter.tui import options
 from srbwriter.tui.actions.instruments import answer_of
 from srbwriter.tui.commands import command
@@ -31,14 +32,8 @@ def chapter(screen: WriteScreen) -> None:
     story = session.story
     here = next((each for each in story.outline() if each.begin <= place <= each.end), None)
 
-    def put(title: str) -> None:
-        if here is None:
-            story.begin_chapter(place, title)
-        else:
-            story.set_heading(here.begin, title)
-
     def take(title: str) -> bool:
-        done = screen.guarded(lambda: session.together(lambda: put(title)))
+        done = screen.guarded(lambda: session.together(lambda: story.put_heading(place, title)))
         screen.show_story(where_changed=True)
         return done
 
@@ -55,10 +50,10 @@ async def chapters(screen: WriteScreen) -> None:
         return
     choices: list[Choice] = []
     ends = [*(each.begin for each in found[1:]), len(text)]
-    for index, (here, end) in enumerate(zip(found, ends, strict=True)):
+    for here, end in zip(found, ends, strict=True):
         preview = text[here.begin : min(end, here.begin + _PREVIEW)].strip()
         first = " ".join(text[here.end : end][:_PREVIEW].split())[:_FIRST_WORDS]
-        title = f"{words_with_scenes(found, index):>6}  {here.title or f'  {here.shown}  {first}'}"
+        title = f"{here.words:>6}  {here.title or f'  {SCENE_BREAK}  {first}'}"
         choices.append(Choice(here.begin, title, preview=preview or "(no words)"))
 
     at = max((each.begin for each in found if each.begin <= screen.editor.cursor), default=None)
@@ -188,9 +183,8 @@ def words_by_day(screen: WriteScreen) -> None:
     """Show the words of each day, and of this chapter, beside your goals."""
     goal, days = screen.app.preferences[options.GOAL], screen.session.story.days()
     wanted, found = screen.app.preferences[options.CHAPTER_GOAL], screen.session.story.outline()
-    here = [at for at, one in enumerate(found) if one.title and one.begin <= screen.editor.cursor]
-    before = screen.session.story.words(screen.session.node) - sum(one.words for one in found)
-    written = words_with_scenes(found, here[-1]) if here else before
+    here = [one.words for one in found if one.title and one.begin <= screen.editor.cursor]
+    written = here[-1] if here else words_of(screen.editor.text[: found[0].begin if found else None])
     lines = ["Words by day", f"Goal of a day: {counted(goal, 'word') if goal else 'none (interface.goal)'}"]
     of = f" of {wanted}  {bar(written / wanted)}" if wanted else "; no goal (interface.chapter_goal)"
     lines.append(f"This chapter: {counted(written, 'word')}{of}")

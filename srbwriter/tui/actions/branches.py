@@ -94,13 +94,13 @@ async def _take_stale(screen: WriteScreen, index: int, upto: int | None) -> None
         screen.run("generate")
 
 
-@command(THIS_BRANCH, "Re-roll this branch", "r")
+@command(THIS_BRANCH, "Re-roll this branch", "r", foot="re-roll")
 def reroll(screen: WriteScreen, pane: BranchPane) -> None:
     """Write this branch again from the start with a new seed; the others continue."""
     _steer(screen, pane, "reroll")
 
 
-@command(THIS_BRANCH, "Kill this branch", "k")
+@command(THIS_BRANCH, "Kill this branch", "k", foot="kill")
 def kill(screen: WriteScreen, pane: BranchPane) -> None:
     """End this branch, running or ended, and free its memory."""
     _steer(screen, pane, "kill")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import Edit, Story, StoryError, library
-from srbwriter.story.backup import Backup, backups
-from srbwriter.story.backup import restore as restore_copy
 from srbwriter.story.edits import apply_edits
+from srbwriter.story.library import Backup, backups
+from srbwriter.story.library import restore as restore_copy
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, Confirm

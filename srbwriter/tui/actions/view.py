@@ -10,6 +10,7 @@ from textual.command import CommandPalette
 from textual.theme import ThemeProvider
 
 from srbwriter.story import NodeId
+from srbwriter.story.search import search_tree
 from srbwriter.tui import options
 from srbwriter.tui.commands import MENU, READING, command
 from srbwriter.tui.dialogs.ask import Ask
@@ -54,7 +55,7 @@ async def search(screen: WriteScreen) -> None:
     if words := await screen.app.ask(Ask("Words to find in all branches")):
         while not screen.on_top:
             screen.app.screen.dismiss()
-        hits = screen.session.story.search(words)
+        hits = search_tree(screen.session.story, words)
         await _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
 
 

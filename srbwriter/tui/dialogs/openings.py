@@ -75,8 +75,8 @@ async def offer_openings(screen: WriteScreen) -> None:
     session = screen.session
     prompts = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != session.instruct)
     stories = [
-        Choice(path, title or path.stem, "opens your story", str(path))
-        for path, title in library.recent_stories().items()
+        Choice(path, library.title_of(path), "opens your story", str(path))
+        for path in library.recent_stories()
         if path != session.story.file
     ]
 
@@ -98,7 +98,7 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
     anything.
     """
     session = screen.session
-    story, own = session.story, session.story.own_settings(ROOT)
+    story, own = session.story, session.story.node(ROOT).settings
     session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
     screen.app.knobs.keep()

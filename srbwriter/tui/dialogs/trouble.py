@@ -7,7 +7,7 @@ import time
 
 from srbwriter import logs, paths
 from srbwriter.story import Damage, Story
-from srbwriter.story.backup import Backup, backups, newest_good
+from srbwriter.story.library import Backup, backups, newest_good
 from srbwriter.story.model import counted
 
 _SHOWN = 40  # characters shown of each doubtful passage
@@ -17,7 +17,7 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
     """Return what is left of a damaged story and what can be done: the question, its answers by key, and
     the newest copy that is whole."""
     folder = story.backup_folder(paths.backup_dir())
-    left, good = sum(story.words_by_author().values()), newest_good(folder)
+    left, good = sum(node.count.words for node in story), newest_good(folder)
     passages = counted(damage.read, "passage")
     kept = f"{counted(left, 'word')} in {passages}" if left else "no word of it can be read"
     lines = [

@@ -65,7 +65,7 @@ class ContextView(Dialog[None]):
     def _put(self, **changes: object) -> bool:
         """Change settings of the whole story; return False if the story refuses."""
         session, story = self._session, self._session.story
-        settings = replace(story.own_settings(ROOT), **changes)  # type: ignore[arg-type]
+        settings = replace(story.node(ROOT).settings, **changes)  # type: ignore[arg-type]
         kept = self.app.write_screen.guarded(
             lambda: session.together(lambda: story.put_settings(ROOT, settings))
         )

@@ -54,9 +54,7 @@ class FindBar(Bar[None]):
 
     def __init__(self, editor: StoryEditor, apply: Callable[[Sequence[Edit]], bool] | None = None) -> None:
         super().__init__()
-        self.heading = (
-            "Replace: tab other line, enter replaces this, ↓ skips it" if apply is not None else "Find"
-        )
+        self.heading = "Replace: enter replaces this, ↓ skips it" if apply is not None else "Find"
         self._editor, self._apply = editor, apply
         self._spans: list[Span] = []
         self._at: Span | None = None  # the match that is selected
@@ -81,7 +79,8 @@ class FindBar(Bar[None]):
         self._editor.update()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        return self._apply is not None or action != "replace_all"
+        only = {"replace_all": True, "other_line": True, "stay": False}.get(action)
+        return only is None or only == (self._apply is not None)
 
     @on(LineInput.Changed, "#words")
     def _changed(self, event: LineInput.Changed) -> None:
@@ -119,12 +118,14 @@ class FindBar(Bar[None]):
         """Go to the next or previous match; wraps around at both ends."""
         self._select(self._next(step))
 
-    @action("tab", "goes on")
+    @action("tab", "other line")
+    def action_other_line(self) -> None:
+        """Go to the other line."""
+        self.focus_next()
+
+    @action("tab", "stays there")
     def action_stay(self) -> None:
-        """Close the bar with the cursor at the end of the match; while replacing, go to the other line."""
-        if self._apply is not None:
-            self.focus_next()
-            return
+        """Close the bar with the cursor at the end of the match."""
         self._editor.move_to(self._editor.cursor)
         self.close()
 

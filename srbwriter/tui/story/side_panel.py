@@ -100,7 +100,7 @@ class SidePanel(Keyed, Vertical):
     # ---- what is shown
 
     def compose(self) -> ComposeResult:
-        own = self._story.own_settings(ROOT)
+        own = self._story.node(ROOT).settings
         depth = "" if own.author_note_depth is None else str(own.author_note_depth)
         with Vertical(classes="part"):
             yield Static(_head("Memory", "before the story; saves by itself"), classes="head")
@@ -154,7 +154,7 @@ class SidePanel(Keyed, Vertical):
 
     def _clean(self) -> None:
         """Drop entries that were begun, and thought better of."""
-        lore = self._story.own_settings(ROOT).lore
+        lore = self._story.node(ROOT).settings.lore
         if any(not (entry.name or entry.text) for entry in lore):
             self._put([entry for entry in lore if entry.name or entry.text], 0)
         self._session.together(lambda: None)
@@ -174,7 +174,7 @@ class SidePanel(Keyed, Vertical):
         """Put what the fields say into the story."""
         if self._story.read_only is not None:
             return
-        own, depth = self._story.own_settings(ROOT), self._line("depth").value.strip()
+        own, depth = self._story.node(ROOT).settings, self._line("depth").value.strip()
         lore = [self._as_typed(entry) if entry.id == self._shown else entry for entry in own.lore]
         lines = own.author_note_depth if not _is_depth(depth) else int(depth) if depth else None
         settings = replace(
@@ -224,12 +224,12 @@ class SidePanel(Keyed, Vertical):
     @property
     def _entry(self) -> LoreEntry | None:
         """The highlighted entry."""
-        at, lore = self.query_one(LoreList).highlighted, self._story.own_settings(ROOT).lore
+        at, lore = self.query_one(LoreList).highlighted, self._story.node(ROOT).settings.lore
         return lore[at] if at is not None and at < len(lore) else None
 
     def _fill(self, at: int) -> None:
         """Show the entries of the story, with the one at index ``at`` highlighted."""
-        lore, listing = self._story.own_settings(ROOT).lore, self.query_one(LoreList)
+        lore, listing = self._story.node(ROOT).settings.lore, self.query_one(LoreList)
         self._shown = ""
         listing.clear_options()
         listing.add_options([Option(_label(entry)) for entry in lore])
@@ -267,14 +267,14 @@ class SidePanel(Keyed, Vertical):
 
     def add_entry(self) -> None:
         """Add an entry and go to its name, which is also its first key; enter leads to its text."""
-        lore = self._story.own_settings(ROOT).lore
+        lore = self._story.node(ROOT).settings.lore
         self._put([*lore, LoreEntry(id=uuid.uuid4().hex)], len(lore))
         self.edit_entry("lore_name")
 
     def delete_entry(self) -> None:
         """Delete the highlighted entry."""
         if (gone := self._entry) is not None:
-            lore = self._story.own_settings(ROOT).lore
+            lore = self._story.node(ROOT).settings.lore
             at = lore.index(gone)
             self._deleted = at, gone
             self._put([*lore[:at], *lore[at + 1 :]], at)
@@ -282,20 +282,20 @@ class SidePanel(Keyed, Vertical):
     def undo_delete(self) -> None:
         """Bring the entry back that was deleted last."""
         if self._deleted is not None:
-            lore, (at, back) = self._story.own_settings(ROOT).lore, self._deleted
+            lore, (at, back) = self._story.node(ROOT).settings.lore, self._deleted
             self._deleted = None
             self._put([*lore[:at], back, *lore[at:]], at)
 
     def switch(self, flag: Literal["constant", "enabled"]) -> None:
         """Turn a property of the highlighted entry on or off."""
         if (changed := self._entry) is not None:
-            lore = self._story.own_settings(ROOT).lore
+            lore = self._story.node(ROOT).settings.lore
             other = replace(changed, **{flag: not getattr(changed, flag)})
             self._put([other if entry.id == changed.id else entry for entry in lore], lore.index(changed))
 
     def _put(self, lore: list[LoreEntry], at: int) -> None:
         """Change the list of entries and highlight index ``at``. Raises StoryError."""
-        self._story.put_settings(ROOT, replace(self._story.own_settings(ROOT), lore=lore))
+        self._story.put_settings(ROOT, replace(self._story.node(ROOT).settings, lore=lore))
         self._fill(at)
 
 

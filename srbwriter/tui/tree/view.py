@@ -21,12 +21,13 @@ from srbwriter.tui.commands import Keyed, action
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One line: a node, or ``folded`` hidden children of ``node``."""
+    """One line: a node, or ``folded`` hidden children of ``node``; ``goes_on`` with the branch above."""
 
     node: NodeId
     depth: int
     on_way: bool = False
     folded: int = 0
+    goes_on: bool = False
 
 
 def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[TreeRow]:
@@ -51,7 +52,7 @@ def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[TreeRow]:
             main = children[0]
         others = [child for child in children if child != main]
         if main is not None:
-            waiting.append(TreeRow(main, row.depth, on_way=main in path))
+            waiting.append(TreeRow(main, row.depth, on_way=main in path, goes_on=True))
         is_open = (row.node in opened) != (row.node == here)
         if is_open or (len(others) == 1 and row.node not in path):
             waiting.extend(TreeRow(child, row.depth + 1) for child in reversed(others))
@@ -163,7 +164,7 @@ class TreeView(Keyed, ScrollView, can_focus=True, inherit_bindings=False):
         style = self.get_component_rich_style(
             "tree--cursor" if at_cursor else "tree--way" if row.on_way else "tree--side"
         )
-        lead = "  " * min(row.depth, _MAX_INDENT // 2) + ("├ " if row.depth else "│ ")
+        lead = "  " * min(row.depth, _MAX_INDENT // 2) + ("├ " if row.depth and not row.goes_on else "│ ")
         if row.folded:
             words = f" {lead}⋯ {row.folded} more {'branch' if row.folded == 1 else 'branches'}"
             return Strip([Segment(words, style)]).adjust_cell_length(width, style)

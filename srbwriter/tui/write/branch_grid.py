@@ -50,12 +50,12 @@ class BranchGrid(Container):
     """
     single: reactive[bool] = reactive(False)
 
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, count: int, follows: bool, hint: str, id: str | None = None) -> None:
         self.panes: list[BranchPane] = []
-        self.follows = False  # see BranchPane
-        self.hint = ""  # see BranchPane
+        self._follows, self._hint = follows, hint  # see BranchPane
+        super().__init__(*self._more_panes(count), id=id)  # mounted and styled with the screen, at one go
         self.current = 0  # index of the branch that commands act on
+        self._next = 0  # index of the pane that is painted next, where not all are at once
         self._awaited = -1  # index of the branch to focus as soon as it exists
         self._room = Size(0, 0)  # the size that the panes are arranged for
         self._count = self._columns = 0
@@ -70,6 +70,12 @@ class BranchGrid(Container):
         """The pane that commands act on."""
         return self.panes[self.current] if self.current < self._count else None
 
+    def _more_panes(self, count: int) -> list[BranchPane]:
+        indices = range(len(self.panes), count)
+        fresh = [BranchPane(index, self._follows, "" if index else self._hint) for index in indices]
+        self.panes += fresh
+        return fresh
+
     def show(
         self, branches: Sequence[Branch | None], again: bool = False, prefix: Prefix | None = None
     ) -> None:
@@ -78,11 +84,7 @@ class BranchGrid(Container):
         With ``again`` they are those that are shown, taken up by an engine: places stay.
         """
         first_differs = not branches or not self.panes or self.panes[0].branch is not branches[0]
-        fresh = [BranchPane(index) for index in range(len(self.panes), len(branches))]
-        for pane in fresh:
-            pane.follows, pane.hint = self.follows, self.hint if pane.index == 0 else ""
-        if fresh:
-            self.panes.extend(fresh)
+        if fresh := self._more_panes(len(branches)):
             self.mount_all(fresh)
         self._count = len(branches)
         for pane, branch in zip(self.panes, branches, strict=False):
@@ -116,10 +118,14 @@ class BranchGrid(Container):
             if pane.tints is not before:
                 pane.update()
 
-    def pull(self) -> None:
-        """Paint new text of the visible branches."""
-        for pane in self.shown:
+    def pull(self, most: int | None = None) -> None:
+        """Paint new text of the visible branches, or of ``most`` of them in turn."""
+        shown = self.shown
+        if most is None or len(shown) <= most:
+            self._next, most = 0, len(shown)
+        for pane in (shown + shown)[self._next : self._next + most]:
             pane.pull()
+        self._next = (self._next + most) % max(1, len(shown))
 
     def go(self, index: int) -> None:
         """Make ``index`` the current branch, scroll to it and focus it."""

@@ -45,16 +45,15 @@ class BranchPane(Prose, inherit_bindings=False):
     }
     """
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, follows: bool, hint: str) -> None:
         super().__init__(read_only=True)
-        self.index = index
-        self.hint = ""  # the text of an empty pane
+        self.index, self.hint = index, hint  # the text of an empty pane
         self.number = index + 1
         self.branch: Branch | None = None
         self.prefix: Prefix | None = None  # the text that the branch goes on from
         self.take: int | None = None  # characters of the branch to pick; None means all
         self.thoughts = NO_THOUGHTS  # the model's thoughts before its text, which are hidden
-        self.follows = False  # whether the end is shown at first
+        self.follows = follows  # whether the end is shown at first
         self.is_scrolled = False  # by the reader, since the branch was shown
         self.words_at = math.inf  # when the first words of its branch were shown (monotonic seconds)
         self.facts = ""  # the marks and the note of the branch, as the head shows them

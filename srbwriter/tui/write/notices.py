@@ -32,18 +32,19 @@ class Notices:
         if self._is_new("error", error) and error is not None:
             words = str(error)
             if session.engine_state == "FAILED":
+                words += "" if words.endswith((".", "?")) else "."
                 way = screen.app.way_to("model")
-                words = f"{trouble_words(error)}. {words.rstrip('.')}. {way} chooses another or tries again."
+                words = f"{trouble_words(error)}. {words} {way} chooses another or tries again."
             screen.notify(words, severity="error")  # not a dialog, which would catch the writer's typing
-        state = story.save_state
-        if self._is_new("trouble", type(state.trouble) if state.trouble is not None else None):
-            words = f"Could not save: {state.why}. Your words are kept; retrying."
+        trouble = story.save_state.trouble
+        if self._is_new("trouble", type(trouble) if trouble else None) and trouble is not None:
+            words = f"Could not save: {trouble.short}. Your words are kept; retrying."
             screen.notify(words, severity="error")
         second = story.second_file  # another program has replaced the story's file
         if self._is_new("second", second) and second is not None:
             screen.notify(str(second), severity="error")
             if story.file == second.ours:
-                library.remember(story.file, story.title)
+                library.remember(story.file)
         if self._is_new("round", round_identity(session)) and session.engine is not None:
             screen.attend(self._offer_name())
 

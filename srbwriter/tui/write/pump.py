@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
 _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting is delayed by a key, and at most in all
+_PANES = 4  # painted at one tick: a key that comes meanwhile waits for no more
 _SHARE = 0.06  # of a core for painting: the engine needs the interpreter for every step
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
@@ -45,6 +46,7 @@ class Pump:
         """
         if not self._screen.app.is_headless:  # else the process belongs to a test or another program
             gc.freeze()
+            gc.set_threshold(700, 10, 200)  # a full one, which takes 40 ms, is rare
             gc.enable()
 
     def stop(self) -> None:
@@ -62,17 +64,20 @@ class Pump:
     def tick(self) -> None:
         self._ticks += 1
         self._awake -= 1
-        now = time.monotonic()
-        if now - self._key_at < _KEY_SECONDS and now - self._painted_at < _LONGEST_SECONDS:
+        now, shown = time.monotonic(), len(self._screen.grid.shown)
+        longest = _LONGEST_SECONDS * min(1, _PANES / max(1, shown))
+        if now - self._key_at < _KEY_SECONDS and now - self._painted_at < longest:
             return
         spent = time.thread_time() - self._spent  # CPU time of this thread since before the last painting
-        if now - self._painted_at < min(spent / _SHARE, _LONGEST_SECONDS):
+        if now - self._painted_at < min(spent / _SHARE, longest):
             return
         self._painted_at, self._spent = now, time.thread_time()
         if self._idle and self._ticks % _IDLE_TICKS:
             return
         try:
-            self.flush(slowly=self._slow_due or self._ticks % _SLOW_TICKS == 0)
+            slowly = self._slow_due or self._ticks % _SLOW_TICKS == 0
+            most = 0 if slowly and shown > _PANES else _PANES
+            self.flush(slowly, most if self._screen.writing else None)
         except Exception as error:
             self._screen.admit(error, again=False)  # it may recur at every tick
 
@@ -80,10 +85,10 @@ class Pump:
     def _idle(self) -> bool:
         return not self._screen.writing and self._awake < 0
 
-    def flush(self, slowly: bool = True) -> None:
-        """Paint everything that is new."""
+    def flush(self, slowly: bool = True, most: int | None = None) -> None:
+        """Paint everything that is new, of ``most`` panes."""
         self._slow_due = self._slow_due and not slowly
         with self._screen.app.batch_update():
-            self._screen.flush()
+            self._screen.flush(most)
             if slowly:
                 self._screen.flush_slowly()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
 _MARGIN = 2  # cells beside the story, at least
+_REST = 0.3  # seconds without a key, after which the footer is made anew
 _NARROW, _SHORT = 72, 18  # columns or rows below which one branch is shown at a time
 _WIDE, _ROOMY = 140, 30  # columns for branches beside the story; rows for a line about colours
 
@@ -61,7 +63,6 @@ class Branches(BranchGrid):
 class WriteScreen(AppScreen[None]):
     """Story, panes, side panel, status line and footer."""
 
-    CSS_PATH = "screen.tcss"
     AUTO_FOCUS = "StoryEditor"
     BINDINGS = screen_bindings()
 
@@ -69,9 +70,8 @@ class WriteScreen(AppScreen[None]):
         super().__init__()
         self.session = session
         self.editor = StoryEditor(self._edit, session.joint, id="story")
-        self.grid = Branches(id="branches")
-        self.grid.follows = app.preferences[options.PANES] == "end"
-        self.grid.hint = f"{app.way_to('generate')} writes branches"
+        hint = f"{app.way_to('generate')} writes branches"
+        self.grid = Branches(session.n, app.preferences[options.PANES] == "end", hint, id="branches")
         self.panel: SidePanel | None = None
         self.legend = Static(id="legend")
         self.status_line = status.StatusLine()
@@ -169,8 +169,7 @@ class WriteScreen(AppScreen[None]):
         if self.on_branch and isinstance(event, events.Key):
             return self.letters.take(event)
         if self._unchosen and self._is_for_story(event):
-            self._unchosen = False
-            self._show_keys()
+            self._unchosen = self.editor.digits_pick = False  # the footer follows, behind the letter
         return False
 
     def _is_for_story(self, event: events.Key | events.Paste) -> bool:
@@ -396,30 +395,28 @@ class WriteScreen(AppScreen[None]):
 
     # ---- painting, called by the pump
 
-    def flush(self) -> None:
+    def flush(self, most: int | None = None) -> None:
         current = self.session.round
         if current is not None and current.generation is None and self._shown > 0:
             return  # the round waits for the model: keep showing the previous one
         count = len(current.branches) if current is not None else 0
         if current is not self._round or count != self._shown or not self.grid.shows(current):
-            again = current is not None and not self._shows_others(current)
-            if current is not self._round or not self._shown:
-                self._usual = self.session.sampling  # later changes of knobs do not apply to these branches
-            others = current is not self._round and self._shows_others(current)
+            before = self._round
+            others = current is not None and before is not None and current.identity is not before.identity
+            if current is not before or not self._shown:
+                # Later changes of knobs do not apply to these branches, nor those of now to an earlier run's.
+                earlier = current.branches if current is not None and not current.taken_up else []
+                self._usual = earlier[0].sampling if earlier else self.session.sampling
             if others and isinstance(self.focused, BranchPane):
                 self.leave_panes()
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             branches = current.branches if current is not None and count else blank
-            self.grid.show(branches, again, current.prefix if current is not None else None)
+            prefix = current.prefix if current is not None else None
+            self.grid.show(branches, current is not None and not others, prefix)
             tokens = Tokens.of(self.session)
             self.grid.colour(tokens if tokens.gather else None)
-        self.grid.pull()
-
-    def _shows_others(self, current: Round | None) -> bool:
-        """Return whether ``current`` has other branches than those shown."""
-        before = self._round
-        return current is not None and before is not None and current.identity is not before.identity
+        self.grid.pull(most)
 
     def flush_slowly(self) -> None:
         self.app.look()
@@ -432,7 +429,8 @@ class WriteScreen(AppScreen[None]):
             facts = status.branch_facts(self.session, pane.index, pane.take)
             words = " · ".join(filter(None, [*facts, sampling_words(branch, self._usual)]))
             pane.show_state(words, self.session.stale, self.unchosen or self.on_branch)
-        self._show_keys()
+        if time.monotonic() - self.app.typed_at > _REST:
+            self._show_keys()
         self.notices.watch()
         self.app.show_title(self.session.story.title, self.writing)
         self.keep_view()
@@ -492,9 +490,7 @@ class WriteScreen(AppScreen[None]):
         if self.size != self._applied_for:
             self.rearrange()
             return
-        spare = (
-            max(0, self.editor.outer_size.width - 2 * _MARGIN - self.app.preferences[options.TEXT_WIDTH]) // 2
-        )
-        self.editor.styles.padding = (1 if self.size.height > _SHORT else 0, _MARGIN + spare)
+        spare = self.editor.outer_size.width - 2 * _MARGIN - self.app.preferences[options.TEXT_WIDTH]
+        self.editor.styles.padding = (1 if self.size.height > _SHORT else 0, _MARGIN + max(0, spare) // 2)
         self.editor.fit()
         self.grid.fit()

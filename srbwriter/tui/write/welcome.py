@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import Blocked, ReadOnly, Story, StoryError, backup, library
+from srbwriter.story import ReadOnly, Story, StoryError, library
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
@@ -30,11 +30,11 @@ def receive(screen: WriteScreen) -> None:
             screen.run("openings")
         return
     screen.editor.shut(short(why, screen.session.story.file))
-    if why.reason is Blocked.DAMAGED:
+    if why.reason == "damaged":
         screen.attend(tell_damage(screen))
         return
     screen.notify(short(why, screen.session.story.file), severity="error")
-    if why.reason is Blocked.IN_USE:
+    if why.reason == "in use":
         screen.set_interval(_FOLLOW_SECONDS, lambda: _follow(screen))
 
 
@@ -66,7 +66,7 @@ def _tell_of_drafts(screen: WriteScreen) -> None:
 
 def short(why: ReadOnly, file: Path) -> str:
     """Return in one line why the story is read-only; shown whenever the writer tries to type."""
-    if why.reason is Blocked.DAMAGED:
+    if why.reason == "damaged":
         return f"{file.name} is damaged and is open for reading only. ctrl+s says what can be done."
     return f"{why.message}. Nothing can be written here."
 
@@ -87,7 +87,7 @@ async def tell_damage(screen: WriteScreen) -> None:
 
     key = await screen.app.ask(Confirm(question, answers))
     if key == "c" and good is not None:
-        made = backup.restore(good, story.file.parent)
+        made = library.restore(good, story.file.parent)
         screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
     elif key == "r":
         _recover(screen)
