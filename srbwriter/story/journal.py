@@ -276,6 +276,7 @@ class Journal:
                 self._go_on()
             elif self._pending:
                 self.file.append(self._pending, self._token)
+                self._keep(b"".join(disk.lines({}, self._token, {"held": self._token})))
         self._pending = b""
 
     def _keep(self, batch: bytes) -> None:
