@@ -219,6 +219,8 @@ class StoryFiles:
         log.warning("%s is damaged: its tokens are evaluated again", file.path)
         del file.records[file.records.index(record) :]
         file.bytes = file.records[-1].end if file.records else 0
+        if not file.records:
+            self._remove(file)  # else it is found again by its tokens, before the new one
         return None
 
     def _remove(self, file: StoryFile) -> None:

@@ -19,11 +19,12 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.engine import Engine
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import DialectName, RemoteOptions
 from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 LLAMA_SERVER = os.environ.get("PEERS_LLAMA_SERVER") or shutil.which("llama-server")
 VLLM = os.environ.get("PEERS_VLLM")
@@ -39,11 +40,11 @@ def backend_of(kind: str) -> Generator[Backend]:
     """One backend of that kind; skips the test where there is no such peer."""
     match kind:
         case "local":
-            with Engine.load(bundled_model(), OPTIONS) as engine:
+            with load_engine(short_model(), OPTIONS) as engine:
                 yield engine
         case "srb" | "openai":  # another srbwriter, by two of its faces
             with (
-                Engine.load(bundled_model(), OPTIONS) as engine,
+                load_engine(short_model(), OPTIONS) as engine,
                 served(engine) as url,
                 connected(url, kind) as it,
             ):

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 PROMPT = "Once upon a time"
-STORY = " ".join(f"the {number}. naïve fox 🦊 met a hare;" for number in range(12))
+STORY = " ".join(f"the {number}. naïve fox 🦊 met a hare;" for number in range(6))
 
 Fault = Callable[["Handler"], bool]
 """Called for a request for text; True: it has dealt with it."""

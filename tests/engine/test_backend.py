@@ -177,6 +177,9 @@ def test_a_branch_rests_and_goes_on(backend: Backend, can: Callable[[Feature], N
     branch.pause()
     until(generation, lambda: branch.state is BranchState.PAUSED)
     rested = branch.text
+    begun = len(other.text)
+    until(generation, lambda: len(other.text) > begun + 40)
+    other.stop()
     until(generation, lambda: not other.live)
     assert branch.text == rested and branch.live
     branch.resume()

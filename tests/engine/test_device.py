@@ -28,7 +28,7 @@ from .support import (
 from .test_memories import path_of, seen_after
 from .test_tiers import read, words
 
-N, TOKENS = 8, 24
+N, TOKENS = 4, 24
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def ask(engine: Engine, prompt: list[int], seed: int = 1, n: int = N) -> Generat
 
 
 def test_requests_in_a_row_copy_nothing() -> None:
-    with device(n_ctx=768) as engine:  # the cells are full with the fourth
+    with device(n_ctx=512) as engine:  # the cells are full with the fifth
         prompt = words(engine, 100)
         finish(engine, ask(engine, prompt))
         for seed in range(2, 7):

@@ -193,7 +193,7 @@ def test_the_end_of_the_context(engine: Engine) -> None:
 def test_a_full_memory_gives_way_and_stays_right(engine: Engine, reference: Reference) -> None:
     """What is read again after a cut is there twice where cells cannot be shared afterwards."""
     generation = write(engine, n=6, stop=Stop(max_tokens=70, ignore_eog=True))
-    for _ in range(4):
+    for _ in range(2):
         for branch in generation.branches:
             branch.rewind(tokens=SLIDING_WINDOW)
         finish(engine, generation)

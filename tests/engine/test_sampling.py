@@ -27,7 +27,7 @@ def row(engine: Engine) -> Row:
 
 
 def draw(
-    engine: Engine, row: Row, sampling: Sampling, times: int = 200, n: int = 1, script: Sequence[int] = ()
+    engine: Engine, row: Row, sampling: Sampling, times: int = 60, n: int = 1, script: Sequence[int] = ()
 ) -> list[tuple[int, ...]]:
     """Return what branches choose of ``row`` again and again, behind a ``script``."""
 
@@ -42,7 +42,7 @@ def draw(
     return [branch.ids[len(script) :] for branch in engine.submit(asked).wait(WAIT).branches]
 
 
-def found(engine: Engine, row: Row, sampling: Sampling, times: int = 200) -> set[int]:
+def found(engine: Engine, row: Row, sampling: Sampling, times: int = 60) -> set[int]:
     return set(draw(engine, row, sampling, times)[0])
 
 
@@ -63,8 +63,8 @@ def test_greedy_and_top_1_are_the_likeliest(engine: Engine, row: Row) -> None:
 def test_min_p_cuts_below_its_share_of_the_likeliest(engine: Engine, row: Row, min_p: float) -> None:
     p = probabilities(row)
     allowed = set(np.flatnonzero(p >= min_p * p.max()))
-    chosen = found(engine, row, Sampling(**OPEN | {"min_p": min_p}), 400)
-    assert chosen <= allowed and len(chosen) > len(allowed) // 2
+    chosen = found(engine, row, Sampling(**OPEN | {"min_p": min_p}), 150)
+    assert chosen <= allowed and len(chosen) > len(allowed) // 3
 
 
 @pytest.mark.parametrize("top_p", [0.2, 0.7])
@@ -72,13 +72,13 @@ def test_top_p_keeps_the_smallest_set_of_that_mass(engine: Engine, row: Row, top
     p = probabilities(row)
     order = np.argsort(-p)
     size = int(np.searchsorted(np.cumsum(p[order]), top_p)) + 1
-    chosen = found(engine, row, Sampling(**OPEN | {"top_p": top_p}), 400)
+    chosen = found(engine, row, Sampling(**OPEN | {"top_p": top_p}), 100)
     assert chosen <= set(order[:size]) and len(chosen) > 1
 
 
 def test_xtc_drops_all_likely_tokens_but_the_last(engine: Engine, row: Row) -> None:
     row[:] = -20.0
-    row[[305, 306, 307, 308]] = (3.0, 2.0, 1.5, -1.0)
+    row[[305, 306, 307, 308]] = (3.0, 2.0, 1.5, 0.5)
     sampling = Sampling(**OPEN | {"xtc_probability": 1.0, "xtc_threshold": 0.1, "top_k": 4})
     assert found(engine, row, sampling) == {307, 308}
 
@@ -94,7 +94,7 @@ def test_an_order_is_taken_literally(engine: Engine, row: Row) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"mirostat": 2}, {"adaptive_target": 0.4}, {"xtc_probability": 0.5}])
 def test_equal_seeds_repeat_and_others_do_not(engine: Engine, row: Row, more: dict[str, Any]) -> None:
-    first, again, other = (draw(engine, row, Sampling(**OPEN, **more, seed=k), 60) for k in (11, 11, 12))
+    first, again, other = (draw(engine, row, Sampling(**OPEN, **more, seed=k), 24) for k in (11, 11, 12))
     assert first == again != other
 
 

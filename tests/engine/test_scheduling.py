@@ -15,6 +15,7 @@ from srbwriter.engine.types import (
 from .support import CHUNK, ask, decoded_rows, drive, finish, fixture_of, lengths, long_prompt, stepped
 
 engine = fixture_of(stepped, "function")
+LONG = 512  # tokens of a long prompt
 
 
 # ---- prompts beside writing
@@ -24,25 +25,25 @@ def test_a_long_prompt_stalls_nobody(engine: Engine) -> None:
     writers = ask(engine, n=4, tokens=None)
     drive(engine, lambda: min(lengths(writers)) >= 2)
     before = lengths(writers)
-    prompt = long_prompt(engine, 1000)
+    prompt = long_prompt(engine, LONG)
     with decoded_rows(engine) as rows:
         reader = ask(engine, prompt, tokens=1)
         steps = drive(engine, lambda: reader.done)
-    assert steps >= 1000 // CHUNK
+    assert steps >= LONG // CHUNK
     assert lengths(writers) == [count + steps for count in before]  # a token each in every single step
     assert max(rows) <= CHUNK + 4
     progress = [e.done for e in reader.log if isinstance(e, PromptProgress)]
     assert progress == sorted(progress)
-    assert len(progress) >= 1000 // CHUNK
-    assert progress[-1] == 1000
+    assert len(progress) >= LONG // CHUNK
+    assert progress[-1] == LONG
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one(engine: Engine) -> None:
-    long = ask(engine, long_prompt(engine, 1000), tokens=1)
+    long = ask(engine, long_prompt(engine, LONG), tokens=1)
     drive(engine, lambda: long.prompt_done >= 2 * CHUNK)
     short = ask(engine, "The king", tokens=3)
     assert drive(engine, lambda: short.done) <= 6
-    assert long.prompt_done < 500
+    assert long.prompt_done < LONG // 2
     finish(engine, long)
 
 
@@ -50,7 +51,7 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(engine: Engine) -> None:
 
 
 def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -> None:
-    generation = ask(engine, long_prompt(engine, 1000), tokens=4)
+    generation = ask(engine, long_prompt(engine, LONG), tokens=4)
     drive(engine, lambda: generation.prompt_done >= 3 * CHUNK)
     generation.cancel()
     with decoded_rows(engine) as rows:
@@ -59,7 +60,7 @@ def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -
     assert rows == []
     assert generation.done
     assert lengths(generation) == [0]
-    again = ask(engine, long_prompt(engine, 1000), tokens=1)
+    again = ask(engine, long_prompt(engine, LONG), tokens=1)
     finish(engine, again)
     assert again.cached_tokens >= 3 * CHUNK  # what was read is not read again
 

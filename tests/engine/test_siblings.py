@@ -21,7 +21,7 @@ from .support import PROMPT, SMALL, finish
 
 TOP = 10
 SAMPLING = Sampling(temperature=1.3, top_k=TOP, top_p=1.0, min_p=0.0, seed=1)
-SEEDS = 250
+SEEDS = 160
 N = 4
 
 

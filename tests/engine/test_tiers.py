@@ -70,7 +70,7 @@ def whole(engine: Engine, branch: Branch) -> bool:
 # ---- what is on the screen stays
 
 
-@pytest.mark.parametrize(("n", "tokens", "n_ctx"), [(12, 100, 1536), (16, 32, 768)])
+@pytest.mark.parametrize(("n", "tokens", "n_ctx"), [(12, 50, 800), (16, 32, 768)])
 def test_every_pane_stays_whole_and_a_pick_evaluates_one_row(n: int, tokens: int, n_ctx: int) -> None:
     with small(n_ctx=n_ctx) as engine:
         generation = panes(engine, words(engine, 40), n, tokens)
@@ -87,10 +87,10 @@ def test_every_pane_stays_whole_and_a_pick_evaluates_one_row(n: int, tokens: int
 def test_branches_that_gave_way_read_nothing_again() -> None:
     """More panes than there are cells: they take turns, by copies."""
     with small(n_ctx=256) as engine, decoded_rows(engine) as rows:
-        generation = panes(engine, words(engine, 100), 12, 60)
-        assert {len(b.ids) for b in generation.branches} == {60}
-        turns = 4 * 12  # after a turn the last token is read again, for the logits after it
-        assert sum(rows) <= 100 + 12 * 59 + turns
+        generation = panes(engine, words(engine, 100), 8, 50)
+        assert {len(b.ids) for b in generation.branches} == {50}
+        turns = 4 * 8  # after a turn the last token is read again, for the logits after it
+        assert sum(rows) <= 100 + 8 * 49 + turns
         assert engine.stats().restored_tokens > 0
 
 
@@ -98,16 +98,16 @@ def test_branches_that_gave_way_read_nothing_again() -> None:
 
 
 def test_only_what_runs_is_in_cells_while_it_runs() -> None:
-    with small(n_ctx=4096) as engine:
-        for k in range(10):
-            read(engine, words(engine, 300, k))
+    with small(n_ctx=1024) as engine:
+        for k in range(4):
+            read(engine, words(engine, 200, k))
         generation = engine.submit(
             Request(words(engine, 100, 99), n=2, stop=Stop(max_tokens=20, ignore_eog=True))
         )
         drive(engine, lambda: len(generation.branches[0].ids) > 5)
         assert engine.stats().used_cells <= 100 + 2 * 20 + IDLE_CELLS
         finish(engine, generation)
-        assert [engine.resident(words(engine, 300, k)) for k in range(10)] == [300] * 10
+        assert [engine.resident(words(engine, 200, k)) for k in range(4)] == [200] * 4
 
 
 def test_a_long_prompt_is_read_beside_no_idle_cells() -> None:
@@ -144,13 +144,13 @@ def test_memory_keeps_to_its_budget_and_what_is_on_the_screen_longest() -> None:
         of_100 = probe.stats().host_bytes
     with small(host_bytes=4 * of_100) as engine:
         shown = panes(engine, words(engine, 100), 1, 1)
-        for k in range(1, 20):
+        for k in range(1, 10):
             read(engine, words(engine, 100, k))
             rest(engine)
             assert engine.stats().host_bytes <= 4 * of_100
         spill(engine)
         assert engine.resident(shown.prompt_ids) == 100
-        assert engine.resident(words(engine, 100, 19)) == 100
+        assert engine.resident(words(engine, 100, 9)) == 100
         assert engine.resident(words(engine, 100, 2)) < 100
 
 
@@ -207,7 +207,7 @@ def test_a_story_that_is_opened_again_is_not_read_again(kind: str, folder: Path)
 
 def test_a_damaged_file_is_read_again_by_the_model(folder: Path) -> None:
     with small(disk_dir=str(folder)) as engine:
-        prompt = words(engine, 400)
+        prompt = words(engine, 200)
         generation = panes(engine, prompt, 2, 30)
         rest(engine)
         expected = greedy_ids(engine, prompt)
