@@ -128,16 +128,22 @@ async def pause(pilot: Pilot[None], delay: float | None = None) -> None:
         await asyncio.sleep(1 / 120)
         await wait_until_idle()
     while True:
-        screen = pilot.app.screen
-        for shown in (*pilot.app._background_screens, screen):
+        screens = [*pilot.app._background_screens, pilot.app.screen]
+        for shown in screens:
             shown._on_timer_update()
         await wait_until_idle()
-        if screen is not pilot.app.screen or screen._update_timer._active.is_set():
+        if not is_painted(screens):
             continue
-        _paint(screen)
+        _paint(screens[-1])
         await wait_until_idle()
-        if screen is pilot.app.screen and not screen._update_timer._active.is_set():
+        if is_painted(screens):
             return
+
+
+def is_painted(screens: list[Screen[Any]]) -> bool:
+    """Return whether these are still the screens that are seen, and nothing of them is to be painted."""
+    seen = [*screens[0].app._background_screens, screens[0].app.screen]
+    return screens == seen and not any(screen._update_timer._active.is_set() for screen in seen)
 
 
 _paint = Screen._compositor_refresh

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from srbwriter.tui.dialogs.openings import offer_openings
 from tests.tui.conftest import Bench, OpenBench
@@ -71,7 +72,8 @@ async def test_the_other_layouts(layout: str, open_bench: OpenBench) -> None:
         compare(bench, f"write-{layout}")
 
 
-async def test_the_screens(open_bench: OpenBench) -> None:
+async def test_the_screens(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Input, "cursor_blink", False)
     async with open_bench(TEXT, 4, settings={"interface.reduced_motion": True}, fake=True) as bench:
         await frozen(bench)
         for name, command in (
