@@ -112,7 +112,7 @@ def _bring_up_to_date(file: RowFile, backups: Path) -> RowFile:
         kept = disk.read(kept.path, torn=True)
     if len(kept.tokens) > 1 and kept.token not in file.tokens:
         rows, order = file.rows | kept.rows, {token: place for place, token in enumerate(kept.tokens)}
-        if order.get(file.token, -1) >= order.get(kept.summary.get("held"), 0):
+        if order.get(file.token, -1) >= order.get(kept.summary.get("held", ""), 0):
             file.rows = rows
             file.append(b"".join(disk.lines(kept.rows, kept.token, disk.summary_of(rows))), kept.token)
         else:
