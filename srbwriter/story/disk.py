@@ -17,6 +17,7 @@ import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -124,8 +125,9 @@ def changes_of(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a story file and what belongs to it."""
-    for file in (path, changes_of(path), *(Path(f"{path}{suffix}") for suffix in ("-journal", "-wal"))):
+    """Remove a story file and what belongs to it, also what a killed program was writing."""
+    parts = path.parent.glob(f".{escape(path.name)}.*.part")
+    for file in (path, changes_of(path), Path(f"{path}-journal"), Path(f"{path}-wal"), *parts):
         file.unlink(missing_ok=True)
 
 
