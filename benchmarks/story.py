@@ -107,8 +107,9 @@ def _verbs(story: Story) -> list[Line]:
     some = iter(models)
 
     def edited() -> None:
-        story.visit(next(some))
-        story.set_text("Another text.")
+        story.visit(node := next(some))
+        end = story.chars(node)
+        story.replace(Edit(end - len(story.node(node).text) // 2, end, "Another text."))
 
     def typed() -> None:
         story.visit(next(some))
@@ -126,7 +127,7 @@ def _verbs(story: Story) -> list[Line]:
 
 def _reading(story: Story) -> list[Line]:
     end = max(story.reading_order())
-    text = story.text(end, 200_000)
+    text = story.text(end)[-200_000:]
     counts = Counter(text.split())
     common = [word for word, _ in counts.most_common(10)]
     rare = cycle(word for word in sorted(counts) if len(word) > 4)
@@ -136,7 +137,7 @@ def _reading(story: Story) -> list[Line]:
         _median("search, one word", lambda: search_tree(story, next(rare)), 100.0),
         _median("search, the commonest words", lambda: search_tree(story, next(usual)), 100.0),
         _median("search, the beginning of a word", lambda: search_tree(story, next(rare)[:3]), 100.0),
-        _median("text of the last 50 000 characters", lambda: story.text(end, 50_000), None),
+        _median("text of the path", lambda: story.text(end), None),
         _median("words on the path", lambda: story.words(end), None),
         _median("nodes in reading order", lambda: list(story.reading_order(ROOT)), None, times=3),
     ]

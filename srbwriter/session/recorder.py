@@ -158,9 +158,14 @@ def _begin_take(current: Round, track: Track, buffer: Buffer) -> None:
     story, text = current.story, buffer.pieces[0] if buffer.pieces else ""
     count = bisect_right(buffer.ends, len(text))
     ids = buffer.ids[:count]
-    if not track.finished:
-        story.finish(track.name, "replaced")
-    [name] = _begin_nodes(current, [track.branch], kept_node(story, current.parent))
+    old, name = story.node(track.name), track.name
+    if track.finished or old.text:
+        if not track.finished:
+            story.finish(name, "replaced")
+        [name] = _begin_nodes(current, [track.branch], kept_node(story, current.parent))
+    else:  # nobody has seen a word of it
+        with story.together():
+            story.set(old, seed=track.branch.seed)
     story.stream(name, text, ids)
     track.name, track.nodes, track.finished, track.take = name, [(name, 0)], False, track.take + 1
     track.buffer, track.pieces, track.chars, track.ids = buffer, min(1, len(buffer.pieces)), len(text), count

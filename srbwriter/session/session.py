@@ -100,6 +100,8 @@ class Session:
         self._failure: Exception | None = None
         self._cancelled: Cancelled | None = None
         self._closed = False
+        self.unsaved = ""
+        """What was not saved when the session was closed, in words."""
         self._rounds: dict[tuple[NodeId, Prefix | None], Round] = {}  # the last ones, by node and text
         self._stale: tuple[int, Round | None, bool] = 0, None, False
         self._recorder = Recorder(self.state_lock, self._known_rounds)
@@ -162,7 +164,8 @@ class Session:
         try:
             self.story.close()
         except StoryError as error:
-            log.error("the last words are kept elsewhere until the story is opened again: %s", error)
+            log.error("not saved: %s", error)
+            self.unsaved = f"the last words of {self.story.file} are kept until it is opened again"
 
     # ---- the model
 

@@ -20,6 +20,7 @@ from dataclasses import astuple, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
+from sys import intern
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -96,8 +97,10 @@ def saving(path: Path, *, new: bool = False) -> Generator[None]:
     except OSError as error:
         if new:
             raise NotMade(path, in_brief(error), error.errno in _FULL) from error
-        cure = "close it there, and try again" if isinstance(error, BlockingIOError) else ""
-        raise NotSaved(path, error.strerror or str(error), error.errno in _FULL, cure) from error
+        problem, cure = error.strerror or str(error), ""
+        if isinstance(error, BlockingIOError):
+            problem, cure = f"the story {error.strerror}", "close it there, and try again"
+        raise NotSaved(path, problem, error.errno in _FULL, cure) from error
 
 
 # -- names and the lock ------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ class FileLock:
                 self._file.seek(0)
                 holder = self._file.read(1000).decode("utf-8", "replace") or "another process"
                 self._file.close()
-                raise BlockingIOError(error.errno, f"open in {holder}") from None
+                raise BlockingIOError(error.errno, f"is open in {holder}") from None
             self._file.close()  # its last holder removed it meanwhile
         with suppress(OSError):
             self._file.truncate(0)
@@ -178,11 +181,14 @@ class FileLock:
 # -- lines -------------------------------------------------------------------------------------------
 
 
+def _json_of(row: Any) -> Any:
+    if isinstance(row, Node):
+        return row_of(row)
+    return packed(row) if isinstance(row, bytes) else astuple(row)
+
+
 _FAST, _DECODER = msgspec.json.Decoder(), json.JSONDecoder()
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"),
-    default=lambda row: {Node: row_of, bytes: packed}.get(type(row), astuple)(row),
-)  # fmt: skip
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "node": node_of, "action": Action.of, "value": lambda row: row,
     "day": lambda row: Progress(sum(row[:-1][:2]), row[-1]),  # words of two kinds in some rows
@@ -229,7 +235,7 @@ def summary_of(rows: Rows) -> JsonObject:
 
 
 @dataclass(slots=True)
-class StoryFile:
+class RowFile:
     """A story's file: its rows when it was read, and the state in which this program knows it.
 
     Its first batch ends at byte ``whole``, the last one at ``end`` with ``token``; an older version has none.
@@ -301,8 +307,8 @@ class StoryFile:
 
 
 def write_story(
-    path: Path, rows: Rows, token: str = "", *, instead: StoryFile | None = None, sync: bool = True
-) -> StoryFile:
+    path: Path, rows: Rows, token: str = "", *, instead: RowFile | None = None, sync: bool = True
+) -> RowFile:
     """Write a story file, whole or not at all; with ``instead``, in the place of that one.
 
     Raises Taken without it, if there is one, or OSError.
@@ -326,16 +332,16 @@ def write_story(
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     finally:
         part.unlink(missing_ok=True)
-    return StoryFile(path, rows, token, end, end, state_of(path))
+    return RowFile(path, rows, token, end, end, state_of(path))
 
 
-def read(path: Path, *, torn: bool | None = None) -> StoryFile:
+def read(path: Path, *, torn: bool | None = None) -> RowFile:
     """Read a story of any version, also a damaged one. Changes nothing.
 
     ``torn``: the last batch may be torn, since a program writes there or was killed; None to find out. Rows
     that are gone are None. Raises NotAStory, TooNew, DamagedStory or OSError.
     """
-    found = StoryFile(path)
+    found = RowFile(path)
     rows, batch, known = found.rows, dict[tuple[str, Any], Any](), 0
     doubtful, unsure = set[int | None](), set[int | None]()  # nodes, and None for what cannot be told
     at = 0
@@ -343,7 +349,7 @@ def read(path: Path, *, torn: bool | None = None) -> StoryFile:
         found.seen = state_of(file.fileno())
         if file.read(len(OLD)) == OLD:
             rows = read_old(path)
-            return StoryFile(path, rows, seen=found.seen, summary=summary_of(rows))
+            return RowFile(path, rows, seen=found.seen, summary=summary_of(rows))
         file.seek(0)
         for raw in file:
             at += len(raw)
@@ -358,7 +364,7 @@ def read(path: Path, *, torn: bool | None = None) -> StoryFile:
                     found.tokens.append(token)
                     found.whole, found.end, found.summary = found.whole or at, at, as_object(summary)
                 case [str(table), int() | str() as key, row] if good:
-                    batch[table, key] = _DECODERS[table](row) if row is not None else None
+                    batch[intern(table), key] = _DECODERS[table](row) if row is not None else None
                 case {"srbwriter": int(version)} if good:
                     if version > VERSION:
                         raise TooNew(path, version, VERSION)
@@ -382,13 +388,13 @@ def read(path: Path, *, torn: bool | None = None) -> StoryFile:
     return found
 
 
-def last_batch(path: Path) -> StoryFile:
+def last_batch(path: Path) -> RowFile:
     """Return token and summary of the last batch, without reading the file if it ends well."""
     with path.open("rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
         tail = file.read()
     match _read_line(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
         case (["end", str(token), summary], True):
-            return StoryFile(path, token=token, summary=as_object(summary))
+            return RowFile(path, token=token, summary=as_object(summary))
         case _:
             return read(path)

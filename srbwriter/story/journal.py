@@ -21,7 +21,7 @@ from secrets import token_hex
 
 from srbwriter import paths
 from srbwriter.story import disk, library
-from srbwriter.story.disk import FileLock, StoryFile, saving, write_story
+from srbwriter.story.disk import FileLock, RowFile, saving, write_story
 from srbwriter.story.model import JsonObject, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
 from srbwriter.story.tree import Rows
 
@@ -41,7 +41,7 @@ SPARE = 2**20
 
 def open_story(
     path: Path, *, readonly: bool, backups: Path | None = None, lock: FileLock | None = None
-) -> StoryFile:
+) -> RowFile:
     """Read the story at ``path``, for writing if that is possible and ``readonly`` is false.
 
     ``lock`` is its lock if the caller has it. Raises NotAStory, TooNew or DamagedStory.
@@ -54,7 +54,7 @@ def open_story(
             path.open("r+b").close()
             lock = FileLock(path)
     except BlockingIOError as error:
-        why = ReadOnly("in use", f"{name} is {error.strerror}; this view is for reading only")
+        why = ReadOnly("in use", f"{name} {error.strerror}; this view is for reading only")
     except OSError as error:
         why = ReadOnly("closed", f"{name} may not be written to ({error.strerror})")
     try:
@@ -67,9 +67,10 @@ def open_story(
                 with saving(path):
                     file = _bring_up_to_date(file, backups or paths.backup_dir())
             except NotSaved as error:  # the disk takes nothing now
-                words = f"{name} was opened for reading only: {error.short}; no word of it is lost"
-                why = ReadOnly("closed", words)
-        file.rows = {key: row for key, row in file.rows.items() if row is not None}
+                words = f"{error.short}; its last words are kept until there is room"
+                why = ReadOnly("closed", f"{name} was opened for reading only: {words}")
+        for key in [key for key, row in file.rows.items() if row is None]:
+            del file.rows[key]
         file.read_only = why
         if why is None:
             file.lock, lock = lock, None
@@ -81,7 +82,7 @@ def open_story(
             lock.close()
 
 
-def create_story(path: Path, rows: Rows) -> StoryFile:
+def create_story(path: Path, rows: Rows) -> RowFile:
     """Create a story file with ``rows``. Raises NotAStory if it exists, or OSError."""
     path = paths.expanded(path)
     if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
@@ -92,14 +93,15 @@ def create_story(path: Path, rows: Rows) -> StoryFile:
     return file
 
 
-def _bring_up_to_date(file: StoryFile, backups: Path) -> StoryFile:
+def _bring_up_to_date(file: RowFile, backups: Path) -> RowFile:
     """Rewrite a file of an older version, after copying it; take up what a program has left that was killed,
     or whose disk took no words.
 
     The file holds such changes, unless their last token is missing in it. A file that ends with a token of
-    theirs is the writer's, and gets them; any other was put in its place, and they go into a second one.
+    theirs gets them, unless that program held a later one: then an older copy was put in its place, as any
+    other file may be, and they go into a second one.
     """
-    path, kept = file.path, StoryFile(disk.changes_of(file.path))
+    path, kept = file.path, RowFile(disk.changes_of(file.path))
     if not file.token:
         folder = library.own_folder(file.rows.get(("value", "uuid")), path, backups)
         library.snapshot(path, folder, "before the upgrade from version 7")
@@ -109,8 +111,8 @@ def _bring_up_to_date(file: StoryFile, backups: Path) -> StoryFile:
     with suppress(FileNotFoundError, StoryError):
         kept = disk.read(kept.path, torn=True)
     if len(kept.tokens) > 1 and kept.token not in file.tokens:
-        rows = file.rows | kept.rows
-        if file.token in kept.tokens:
+        rows, order = file.rows | kept.rows, {token: place for place, token in enumerate(kept.tokens)}
+        if order.get(file.token, -1) >= order.get(kept.summary.get("held"), 0):
             file.rows = rows
             file.append(b"".join(disk.lines(kept.rows, kept.token, disk.summary_of(rows))), kept.token)
         else:
@@ -152,14 +154,14 @@ class Journal:
     """
 
     def __init__(
-        self, file: StoryFile, whole: Callable[[], Rows], summary: Callable[[], JsonObject],
+        self, file: RowFile, whole: Callable[[], Rows], summary: Callable[[], JsonObject],
         moved: Callable[[SecondFile], object],
     ) -> None:  # fmt: skip
         self.file = file
         self._whole, self._summary, self._moved = whole, summary, moved
         self._uuid, file.rows = file.rows.get(("value", "uuid")), {}
         self._pending, self._token = b"", ""  # batches that the file has not taken, and their last token
-        self._changes: StoryFile | None = None  # their copy on the writer's own disk
+        self._changes: RowFile | None = None  # their copy on the writer's own disk
         self._wake = threading.Condition()
         self._waiting: Rows = {}
         self._since: float | None = None  # the time of the oldest change that is not on the disk
@@ -265,7 +267,7 @@ class Journal:
         """Write what is pending and ``rows``, which is empty then, behind what the file holds."""
         if rows:
             self._token = token_hex(8)
-            batch = b"".join(disk.lines(rows, self._token, self._summary()))
+            batch = b"".join(disk.lines(rows, self._token, self._summary() | {"held": self.file.token}))
             self._keep(batch)
             self._pending += batch
             rows.clear()
@@ -274,6 +276,7 @@ class Journal:
                 self._go_on()
             elif self._pending:
                 self.file.append(self._pending, self._token)
+                self._keep(b"".join(disk.lines({}, self._token, {"held": self._token})))
         self._pending = b""
 
     def _keep(self, batch: bytes) -> None:
@@ -301,7 +304,7 @@ class Journal:
         except OSError:  # then it stays long
             self.file.whole = self.file.end
 
-    def _use(self, file: StoryFile) -> None:
+    def _use(self, file: RowFile) -> None:
         """Continue in ``file``, which holds everything."""
         self._drop_changes()
         file.rows, file.lock, self.file = {}, file.lock or self.file.lock, file

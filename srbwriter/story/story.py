@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from srbwriter.story import library, outline
-from srbwriter.story.disk import FileLock, StoryFile, saving, state_of
+from srbwriter.story.disk import FileLock, RowFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.edits import Edit, same_start
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
@@ -43,7 +43,7 @@ from srbwriter.story.words import well_formed, words_of
 class Story(TextTree):
     """An open story. Verbs raise Refused, which is a StoryError, and StoryError in a view."""
 
-    def __init__(self, opened: StoryFile) -> None:
+    def __init__(self, opened: RowFile) -> None:
         super().__init__()
         self.file = opened.path
         """The story file: a second one, after another program has replaced the first."""
@@ -55,7 +55,7 @@ class Story(TextTree):
         self._shown: JsonObject = {}
         self._show(opened)
 
-    def _show(self, opened: StoryFile) -> None:
+    def _show(self, opened: RowFile) -> None:
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
         self._take_in(opened.rows)
         self.read_only, self.damage = opened.read_only, opened.damage

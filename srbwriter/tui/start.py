@@ -74,4 +74,6 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
         closing.callback(lambda: app.session.close())
         closing.callback(app.fetch.end)
         app.run()
-        return app.return_code or 0
+    for words in filter(None, [app.session.story.second_file, app.session.unsaved]):
+        print(f"srbwriter: {words}", file=sys.stderr)  # messages have gone with the screen
+    return app.return_code or 0

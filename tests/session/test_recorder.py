@@ -66,3 +66,15 @@ def test_a_pick_where_the_story_has_changed_is_one_thing_to_undo(session: Sessio
     assert session.text() == f"{OPENING} Zebra."
     assert session.undo()
     assert session.text() == OPENING
+
+
+def test_a_branch_rolled_again_before_its_first_word_leaves_no_empty_passage(session: Session) -> None:
+    session.set_text(OPENING)
+    current = session.generate(2)
+    until(session, lambda: len(current.tracks) == 2)
+    for _ in range(4):
+        session.steer(0, "reroll")
+        session.keep()
+    written(session, current)
+    story = session.story
+    assert all(node.text for node in story.nodes(story.children(story.current)))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from srbwriter.story import Edit, NotSaved, Story, disk, journal
-from srbwriter.story.disk import StoryFile, changes_of, lock_of
+from srbwriter.story.disk import RowFile, changes_of, lock_of
 from srbwriter.story.library import backups, info, snapshot
 from srbwriter.story.model import TooNew
 
@@ -154,7 +154,7 @@ def test_an_idle_story_whose_file_is_replaced_keeps_what_it_wrote(file: Path) ->
 
 
 def test_a_copy_put_back_by_hand_is_what_opens(file: Path, tmp_path: Path) -> None:
-    copy = snapshot(file, tmp_path / "copies", "before")
+    copy = shutil.copy(file, tmp_path / "before.srbw")
     killed(file)
     shutil.copy(copy, file)
     with Story.open(file) as story:
@@ -176,14 +176,14 @@ def test_a_file_that_was_deleted_is_written_again(file: Path) -> None:
 def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Whether the disk of the story is full."""
     state = {"full": False}
-    append = StoryFile.append
+    append = RowFile.append
 
-    def refuse(file: StoryFile, *arguments: Any, **more: Any) -> object:
+    def refuse(file: RowFile, *arguments: Any, **more: Any) -> object:
         if state["full"] and file.path.name == "rain.srbw":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return append(file, *arguments, **more)
 
-    monkeypatch.setattr(StoryFile, "append", refuse)
+    monkeypatch.setattr(RowFile, "append", refuse)
     return lambda now: state.update(full=now)
 
 

@@ -24,11 +24,11 @@ def test_a_story_that_is_replaced_under_the_writer_goes_on_in_a_second_file(term
     terminal.wait_for(f"Another program changed {file.name}")
     terminal.wait(lambda screen: says_saved(screen) and "Mine." in screen, "the words are saved")
     terminal.press(CTRL_Q)
-    terminal.ended()
+    assert terminal.ended() == 0 and b"srbwriter: Another program changed tale" in terminal.log
     assert file.read_bytes() == other.read_bytes()
     second = file.with_name(f"{file.stem}-your-version.srbw")
     assert (text_of(file), text_of(second)) == (f"{OPENING}{THEIRS}", f"{OPENING}Mine. ")
-    assert sorted(path.name for path in file.parent.iterdir()) == sorted((file.name, second.name))
+    assert {path.name for path in file.parent.iterdir()} == {file.name, second.name}
 
 
 def test_a_second_window_follows_and_takes_over(terminal: Terminal) -> None:
