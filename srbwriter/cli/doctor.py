@@ -26,6 +26,7 @@ from srbwriter.config import ConfigError, Settings, Table, keys
 from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Device, device_words, gpus
 from srbwriter.engine.types import EngineError
+from srbwriter.gguf import Damaged, contents
 from srbwriter.models import free_memory, look_at, memory, size_words
 from srbwriter.version import __version__
 
@@ -170,6 +171,17 @@ def examine_files(settings: Settings) -> Iterator[Finding]:
             yield Finding("ok", f"{what}: {folder}, {size_words(free)} free")
 
 
+def _cut_short(path: Path) -> str:
+    """Return a problem where a tensor that the header lists begins behind the end of the file."""
+    try:
+        _, tensors = contents(path)
+    except Damaged as error:
+        return error.problem
+    size = path.stat().st_size
+    cut = any(tensor.offset >= size for tensor in tensors)
+    return "its weights are cut short; download it again" if cut else ""
+
+
 def examine_model(settings: Settings) -> Iterator[Finding]:
     """Look at the model in use: whether it is there, where it runs and whether it fits."""
     if launch.elsewhere(settings):
@@ -182,7 +194,7 @@ def examine_model(settings: Settings) -> Iterator[Finding]:
             yield Finding("care", str(error))
         return
     path = launch.model_path(settings)
-    if problem := look_at(path).problem:
+    if problem := look_at(path).problem or _cut_short(path):
         forget = settings.source(keys.MODEL) == "remembered"
         cure = "srbwriter models forget" if forget else "srbwriter models"
         yield Finding("care", f"{path}: {problem}", cure)

@@ -185,7 +185,7 @@ def restore(copy: Backup, folder: Path) -> Path:
         copy_story(copy.path, original)
         copy.path.unlink()
         return original
-    title = time.strftime(f"{copy.title} %Y-%m-%d %H.%M", time.localtime(copy.at))
+    title = f"{copy.title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
     return copy_story(copy.path, free_path(folder, title), title)
 
 

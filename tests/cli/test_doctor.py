@@ -17,6 +17,7 @@ import pytest
 from srbwriter import cli, paths
 from srbwriter.cli import doctor
 from srbwriter.cli.doctor import Finding
+from srbwriter.demo import bundled_model
 from tests.cli.stories import make
 
 BUILD = {
@@ -115,6 +116,15 @@ def test_no_model(examine: Examine) -> None:
     assert cure("-m", gone) == "srbwriter models"
     put(paths.overlay_file(), f'[model]\npath = "{gone}"\n')
     assert cure() == "srbwriter models forget"
+
+
+def test_a_model_whose_end_never_came(examine: Examine, tmp_path: Path) -> None:
+    sound = bundled_model().read_bytes()
+    (tmp_path / "half.gguf").write_bytes(sound[: len(sound) // 2])
+    assert (
+        "half.gguf: its weights are cut short"
+        in only_problem(examine("-m", str(tmp_path / "half.gguf"))).words
+    )
 
 
 def test_a_model_that_the_free_memory_does_not_hold(

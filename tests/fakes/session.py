@@ -129,9 +129,6 @@ class FakeSession:
         self.look_ahead, self.tokens, self.rewriting, self.steering = self.instruments
         self.book = SimpleNamespace(later=lambda act: Future(), offer_name=None, parts=list)
 
-    def would_ask(self, index: int | None, upto: int | None) -> None:
-        """Nothing is asked for by itself."""
-
     # ---- the story
 
     def keep(self) -> None:
@@ -244,9 +241,6 @@ class FakeSession:
     def steer(self, i: int, verb: BranchVerb, **arguments: Any) -> None:
         self.sync()
         getattr(self._b(i), verb)(**arguments)
-
-    def joined(self, i: int) -> str:
-        return self._b(i).text
 
     def stop_all(self) -> None:
         if self.round and self.round.generation:

@@ -83,8 +83,3 @@ def changed(value: Any, new: Any, *path: str | int, remove: bool = False) -> Any
 
 def notices(draft: StoryDraft) -> list[str]:
     return draft.notices
-
-
-def noticed(draft: StoryDraft, *words: str) -> bool:
-    """Whether one notice says all of these."""
-    return any(all(word in text for word in words) for text in notices(draft))

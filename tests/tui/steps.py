@@ -22,12 +22,6 @@ async def started(bench: Bench, tokens: int = 12) -> None:
     await bench.on_panes()
 
 
-async def long_branch(bench: Bench) -> None:
-    """Branches that are longer than their panes, and still being written."""
-    bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
-    await started(bench, 300)
-
-
 async def opened(bench: Bench, kind: type[Screen[Any]]) -> Any:
     await bench.pilot.pause()
     assert isinstance(bench.app.screen, kind), f"{kind.__name__} is not open"
