@@ -17,11 +17,12 @@ import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from sys import intern
-from typing import Any, TypeAlias
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -52,9 +53,6 @@ VERSION = 8
 
 LONGEST_NAME = 150
 """Bytes of a file name. File systems allow 255; a number, a suffix and names beside it need room."""
-
-FileState: TypeAlias = "tuple[int, int, int, int] | None"
-"""Device, inode, size and time of change of a file; None if it does not exist."""
 
 _KEY = re.compile(rb'\w{8} \["node",(\d+),')
 _TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
@@ -106,7 +104,8 @@ def saving(path: Path, *, new: bool = False) -> Generator[None]:
 # -- names and the lock ------------------------------------------------------------------------------
 
 
-def state_of(file: Path | int) -> FileState:
+def state_of(file: Path | int) -> tuple[int, ...] | None:
+    """Return device, inode, size and time of change of a file; None if it does not exist."""
     try:
         stat = os.stat(file)
     except OSError:
@@ -126,8 +125,9 @@ def changes_of(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a story file and what belongs to it."""
-    for file in (path, changes_of(path), *(Path(f"{path}{suffix}") for suffix in ("-journal", "-wal"))):
+    """Remove a story file and what belongs to it, also what a killed program was writing."""
+    parts = path.parent.glob(f".{escape(path.name)}.*.part")
+    for file in (path, changes_of(path), Path(f"{path}-journal"), Path(f"{path}-wal"), *parts):
         file.unlink(missing_ok=True)
 
 
@@ -201,11 +201,11 @@ def line(value: Any) -> bytes:
     return b"%08x %b\n" % (crc32(body), body)
 
 
-def lines(rows: Rows, token: str, summary: JsonObject | None = None) -> Iterator[bytes]:
+def lines(rows: Rows, token: str, summary: JsonObject) -> Iterator[bytes]:
     """Yield the lines of a batch."""
     for (table, key), row in rows.items():
         yield line([table, key, row])
-    yield line(["end", token, summary or {}])
+    yield line(["end", token, summary])
 
 
 def _read_line(raw: bytes) -> tuple[Any, bool]:
@@ -247,7 +247,7 @@ class RowFile:
     token: str = ""
     whole: int = 0
     end: int = 0
-    seen: FileState = None
+    seen: tuple[int, ...] | None = None
     summary: JsonObject = field(default_factory=dict[str, Any])
     damage: Damage | None = None
     lock: FileLock | None = None

@@ -94,12 +94,11 @@ def create_story(path: Path, rows: Rows) -> RowFile:
 
 
 def _bring_up_to_date(file: RowFile, backups: Path) -> RowFile:
-    """Rewrite a file of an older version, after copying it; take up what a program has left that was killed,
-    or whose disk took no words.
+    """Upgrade a file of an older version, and take up the changes that another program has left.
 
-    The file holds such changes, unless their last token is missing in it. A file that ends with a token of
-    theirs gets them, unless that program held a later one: then an older copy was put in its place, as any
-    other file may be, and they go into a second one.
+    That program was killed, or its disk took no words. The file holds its changes, unless their last token is
+    missing in it. A file that ends with the last token that it held, or a later one, gets them; any other was
+    put in its place, perhaps an older copy, and they go into a second one.
     """
     path, kept = file.path, RowFile(disk.changes_of(file.path))
     if not file.token:
@@ -112,7 +111,7 @@ def _bring_up_to_date(file: RowFile, backups: Path) -> RowFile:
         kept = disk.read(kept.path, torn=True)
     if len(kept.tokens) > 1 and kept.token not in file.tokens:
         rows, order = file.rows | kept.rows, {token: place for place, token in enumerate(kept.tokens)}
-        if order.get(file.token, -1) >= order.get(kept.summary.get("held"), 0):
+        if order.get(file.token, -1) >= order.get(kept.summary.get("held", ""), 0):
             file.rows = rows
             file.append(b"".join(disk.lines(kept.rows, kept.token, disk.summary_of(rows))), kept.token)
         else:
@@ -193,8 +192,7 @@ class Journal:
     @property
     def rescue(self) -> Path | None:
         """The file with the words that the story's disk does not take; None if there is none."""
-        changes = self._changes
-        return changes.path if changes is not None and self._trouble is not None else None
+        return changes.path if (changes := self._changes) and self._trouble else None
 
     def flush(self) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""

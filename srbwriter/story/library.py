@@ -136,7 +136,6 @@ class Backup:
 
     @property
     def title(self) -> str:
-        """The title of the story in it."""
         return title_of(self.path)
 
 
@@ -185,7 +184,7 @@ def restore(copy: Backup, folder: Path) -> Path:
         copy_story(copy.path, original)
         copy.path.unlink()
         return original
-    title = time.strftime(f"{copy.title} %Y-%m-%d %H.%M", time.localtime(copy.at))
+    title = f"{copy.title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
     return copy_story(copy.path, free_path(folder, title), title)
 
 

@@ -359,7 +359,7 @@ def test_what_nobody_wants_is_not_written_on(vllm: Scripted, connect: Connect) -
     branches[3].kill()
     assert vllm.left.wait(WAIT)
     assert len(asked(vllm)) == 5
-    steps.release(1 << 20)
+    steps.release(5 * len(STORY))
     branches[1].reroll()
     generation.wait(WAIT)
     killed = branches[3].text
