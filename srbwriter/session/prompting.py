@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
-from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, Window, assemble
+from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, assemble
 from srbwriter.story.model import Span, StorySettings, Template
 from srbwriter.story.outline import outline
 from srbwriter.story.spans import beginning
@@ -235,8 +235,8 @@ class Prompter:
             pieces=engine.pieces,
             vocabulary=engine.info.vocab,
             tokenize_template=lambda text: engine.tokenize(text, parse_special=True),
+            bos=(engine.bos,) if engine.add_bos and engine.bos is not None else (),
         )
-        self._bos = (engine.bos,) if engine.add_bos and engine.bos is not None else ()
         self.frame = ChatFrame(engine)
         self._layouts: dict[NodeId, Layout] = {}
         self.lost, self.told = 0, ""
@@ -259,7 +259,7 @@ class Prompter:
         ``settings`` are those in force there. Raises ContextError if the window is too small.
         """
         path = self.story.path(node)
-        window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
+        n_ctx, reserve = self.engine.n_ctx, self._reserve(stop)
         layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
         framed = self.frame.apply(settings)
         asked: tuple[Segment, ...] = ()
@@ -269,11 +269,11 @@ class Prompter:
         if note := self._note_of_outline(node, settings):
             framed = replace(framed, author_note="\n".join(filter(None, (settings.author_note, note))))
         given = replace(framed, so_far=self.told or None)
-        found = assemble(end, given, self.tokenizer, window, layout, asked)
+        found = assemble(end, given, self.tokenizer, n_ctx, reserve, layout, asked)
         lost = self._lost_in(node, at, found)
         if lost != self.lost and (told := self.tell(lost)) != self.told:  # read anew from here on anyway
             given = replace(framed, so_far=told or None)
-            found = assemble(end, given, self.tokenizer, window, found.layout, asked)
+            found = assemble(end, given, self.tokenizer, n_ctx, reserve, found.layout, asked)
         return found
 
     def retell(self) -> None:

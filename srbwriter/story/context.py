@@ -60,28 +60,14 @@ class Tokenizer:
     ``tokenize`` turns text into ids and adds nothing (no BOS, no EOS, no leading space);
     ``pieces`` gives the bytes of each id; ``vocabulary`` is the fingerprint ids are stored with.
     ``tokenize_template`` is for template text, where names of special tokens mean those tokens;
-    without it ``tokenize`` is used.
+    without it ``tokenize`` is used. ``bos`` are the ids that the model needs at the very start.
     """
 
     tokenize: Callable[[str], Sequence[int]]
     pieces: Callable[[Sequence[int]], Sequence[bytes]]
     vocabulary: str = ""
     tokenize_template: Callable[[str], Sequence[int]] | None = None
-
-
-class Window(NamedTuple):
-    """The model's window: ``n_ctx`` tokens, of which ``reserve`` stay free for generated text.
-
-    ``bos`` are the ids that the model needs at the very start.
-    """
-
-    n_ctx: int
-    reserve: int
-    bos: Sequence[int] = ()
-
-    @property
-    def available(self) -> int:
-        return self.n_ctx - self.reserve
+    bos: tuple[int, ...] = ()
 
 
 class Segment(NamedTuple):
@@ -110,7 +96,8 @@ def assemble(
     path: Iterable[tuple[str, Sequence[Span]]],
     settings: StorySettings,
     tokenizer: Tokenizer,
-    window: Window,
+    n_ctx: int,
+    reserve: int,
     layout: Layout | None = None,
     wish: Sequence[Segment] = (),
 ) -> Assembly:
@@ -119,13 +106,13 @@ def assemble(
     A span's ids are used if they are of the tokenizer's vocabulary, and the text before still ends with its
     lead. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of an earlier
     assembly; it changes only the places of the texts. ``wish`` is put near the end of the story and moves
-    nothing else. Never exceeds ``window.available``.  Raises
-    :class:`ContextError` for a window too small.
+    nothing else. Of the window's ``n_ctx`` tokens, ``reserve`` stay free. Raises :class:`ContextError` for a
+    window too small.
 
     Room is given to template and request first, then to the note, the memory, what was told of the story so
     far, active lore (first constant, then of higher order), and lore that may stay where it stands.
     """
-    story, old = _Story(path, tokenizer, window.available), layout or {}
+    story, old = _Story(path, tokenizer, n_ctx - reserve), layout or {}
 
     def segments(source: Source, text: str) -> list[Segment]:
         tokenize = tokenizer.tokenize_template if source == "template" else None
@@ -155,20 +142,20 @@ def assemble(
     before, between, after = (segments("template", text) for text in texts)
     follows = any(entry.text for entry in (memory, so_far, *lore) if entry.depth is None)
     request = segments("request", "\n" * follows + template.request) if template.request else []
-    room = window.available - len(window.bos) - _size([*before, *between, *after, *request, *wish])
+    room = n_ctx - reserve - len(tokenizer.bos) - _size([*before, *between, *after, *request, *wish])
     if room < SMALLEST_STORY:
         raise ContextError(
-            f"of a window of {window.n_ctx} tokens, {window.reserve} are reserved for new text and"
+            f"of a window of {n_ctx} tokens, {reserve} are reserved for new text and"
             f" {max(room, 0)} are left for the story after the template: use a larger window, reserve less,"
             " or choose a shorter template or request"
         )
     free = room - max(room // STORY_SHARE, SMALLEST_STORY)
-    for_lore = window.n_ctx if settings.lore_budget is None else settings.lore_budget
+    for_lore = n_ctx if settings.lore_budget is None else settings.lore_budget
     fitted, dropped = dict[str, list[Segment]](), list[Segment]()
     for entry in [note, memory, so_far, *by_priority]:
         source, most = cast("Source", entry.id.partition(":")[0]), free
         if source == "lore":
-            most = window.n_ctx if entry.token_budget is None else entry.token_budget
+            most = n_ctx if entry.token_budget is None else entry.token_budget
         text = entry.text if entry.text.endswith("\n") or not entry.text else f"{entry.text}\n"
         found = segments(source, text)
         if _size(found) > most:  # what fits of it, up to a word
@@ -195,7 +182,7 @@ def assemble(
     if wish:
         inserted.append((max(place_near_end(story.text, story.opens), cut), [*wish]))
     inserted.sort(key=lambda pair: pair[0])
-    bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
+    bos = [Segment("bos", "", tokenizer.bos)] if tokenizer.bos else []
     laid, start = [*bos, *before, *stable, *request, *between], cut
     for at, some in [*inserted, (len(story.text), after)]:
         laid += [*story.segments(start, at), *some]
@@ -228,7 +215,8 @@ class _Run(NamedTuple):
 class _Story:
     """The text of a path, and the tokens of its end: more than ``most``, or all, and where each begins.
 
-    Token ids that are stored are only sliced; any other run of text is tokenised for itself.
+    Token ids that are stored are only sliced; any other run of text is tokenised for itself. Stored ones that
+    begin with the end of the text before take that over, where it is still the same and can be opened.
     """
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer, most: int) -> None:
@@ -247,23 +235,19 @@ class _Story:
         runs = (self._read(at, span) for at, span in reversed(spans))
         stop, run = end, next(runs, None)
         while run and len(self._ids) <= most:
-            before = next(runs, None)
+            before, start = next(runs, None), run.at
             if end < stop and not run.stored:
-                run = self._read_typed(run.at, end)
-            # The tokens take over the end of the text before, where that is the same and can be opened.
-            start, lead = run.at, run.at - len(run.lead)
+                run = self._read_typed(start, end)
+            lead = start - len(run.lead)
             if before and before.at <= lead and self.text.startswith(run.lead, lead):
                 start = lead if lead in before.places or not before.stored else start
             first, last = bisect_left(run.places, start), bisect_left(run.places, end)
             split = run.places[first] if first < last else end
-            self._put(split, run.ids[first:last], run.places[first:last], run.stored)
-            if start < split:
-                typed = self._read_typed(start, split)
-                self._put(start, typed.ids, typed.places, stored=False)
+            kept = _Run(split, "", run.ids[first:last], run.places[first:last], run.stored)
+            for some in (kept, self._read_typed(start, split)) if start < split else (kept,):
+                self._ids[:0], self._places[:0] = some.ids, some.places
+                self._runs.insert(0, (some.at, some.stored))
             stop, end, run = run.at, start, before
-
-    def _put(self, at: int, ids: Sequence[int], places: Sequence[int], stored: bool) -> None:
-        self._ids[:0], self._places[:0], self._runs[:0] = ids, places, [(at, stored)]
 
     def _read_typed(self, start: int, end: int) -> _Run:
         return self._read(start, Span(self.text[start:end], "writer"))

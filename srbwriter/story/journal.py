@@ -192,8 +192,7 @@ class Journal:
     @property
     def rescue(self) -> Path | None:
         """The file with the words that the story's disk does not take; None if there is none."""
-        changes = self._changes
-        return changes.path if changes is not None and self._trouble is not None else None
+        return changes.path if (changes := self._changes) and self._trouble else None
 
     def flush(self) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""

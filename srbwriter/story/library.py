@@ -136,7 +136,6 @@ class Backup:
 
     @property
     def title(self) -> str:
-        """The title of the story in it."""
         return title_of(self.path)
 
 

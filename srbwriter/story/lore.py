@@ -34,10 +34,6 @@ _BEGIN = rf"(?:(?<![^\W{CHARACTERS}])|(?=[{CHARACTERS}]))"
 _END = rf"(?:(?![^\W{CHARACTERS}])|(?<=[{CHARACTERS}]))"
 
 
-class LoreKeyError(ValueError):
-    """A key written as a regular expression cannot be used; the message says why."""
-
-
 def scan(
     entries: Iterable[LoreEntry], text: str, *, scan_depth: int | None = None
 ) -> tuple[list[LoreEntry], list[str]]:
@@ -57,7 +53,7 @@ def scan(
             return pattern.search(end, timeout=SEARCH_SECONDS, concurrent=False) is not None
         except TimeoutError:
             reason = f"the search took longer than {SEARCH_SECONDS} s"
-        except LoreKeyError as error:
+        except ValueError as error:
             reason = str(error)
         problems.append(f"the key {key} of {entry.name or 'an entry'} in the lorebook was left out: {reason}")
         return False
@@ -79,22 +75,30 @@ def keys_from(line: str) -> list[str]:
 
 def keys_text(keys: Sequence[str]) -> str:
     """The inverse of :func:`keys_from`."""
+<<<<<<< HEAD
     plain = (not key.startswith('"') and keys_from(f"{key}, /") == [key, "/"] for key in keys)
     quoted = ('"' + key.replace('"', '""') + '"' for key in keys)
     return ", ".join(key if bare else words for key, bare, words in zip(keys, plain, quoted, strict=True))
+=======
+    return ", ".join(
+        key if keys_from(f'{key}, /, "') == [key, "/", '"'] else '"' + key.replace('"', '""') + '"'
+        for key in keys
+    )
+>>>>>>> context
 
 
 @lru_cache(maxsize=512)
 def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False) -> regex.Pattern[str]:
-    """Compile a key: text, or a regular expression as ``/pattern/flags``. Raises :class:`LoreKeyError`."""
+    """Compile a key: text, or a regular expression as ``/pattern/flags``. Raises ValueError for one
+    that cannot be used."""
     if (found := _PATTERN.fullmatch(key)) is None:
         pattern = regex.escape(key.strip())
         pattern = f"{_BEGIN}{pattern}{_END}" if whole_words else pattern
         return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE)
     if math.prod(max(int(count), 1) for count in _COUNT.findall(found[1])) > MAX_EXPANSION:
-        raise LoreKeyError(f"its counts multiply to more than {MAX_EXPANSION} steps")
+        raise ValueError(f"its counts multiply to more than {MAX_EXPANSION} steps")
     try:
         flags = sum({_FLAGS.get(letter, 0) for letter in found[2]}) | regex.VERSION0
         return regex.compile(found[1].replace(r"\/", "/"), flags)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-        raise LoreKeyError(f"not a regular expression: {error}") from error
+        raise ValueError(f"not a regular expression: {error}") from error

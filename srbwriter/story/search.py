@@ -27,25 +27,30 @@ _ALIKE: dict[str, str] = {
     **dict.fromkeys("\t\u00a0\u2002\u2003\u2009\u200a\u202f", " "),
     **dict.fromkeys("\u00ad\u200b", ""),
 }
-_TABLE = str.maketrans(_ALIKE)
+_UNLIKE = re.compile(f"[{''.join(_ALIKE)}]")
 _CLUSTER = regex.compile(r"\X")  # a letter with its accents, or the parts of a Hangul syllable
 
 
 @lru_cache(maxsize=1 << 18)  # all nodes of a long story, and the lines of its text
 def alike(text: str, case: bool = False) -> str:
     """Return ``text`` in the form in which searches compare it; its length may differ."""
-    text = unicodedata.normalize("NFC", text).translate(_TABLE)
+    if text.isascii():
+        return (text if case else text.lower()).replace("\t", " ").replace("`", "'")
+    text = _UNLIKE.sub(lambda sign: _ALIKE[sign[0]], unicodedata.normalize("NFC", text))
     return text if case else unicodedata.normalize("NFC", text.replace("İ", "i").casefold())
 
 
-def matches(text: str, words: str, *, case: bool = False, whole: bool = False) -> Iterator[tuple[int, int]]:
+def matches(
+    text: str, words: str, *, case: bool = False, whole: bool = False, begun: bool = False
+) -> Iterator[tuple[int, int]]:
     """Yield start and end of each occurrence of ``words``, a part of a line, in ``text``.
 
-    ``whole``: only where no letter, digit or underscore comes directly before or after. No match ends within
-    a letter.
+    ``whole``: only where no letter, digit or underscore comes directly before or after; ``begun``: before,
+    and anywhere in scripts without spaces. No match ends within a letter.
     """
     wanted = alike(words, case)
-    pattern = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)" if whole else re.escape(wanted))
+    before = rf"(?<!\w{re.escape(wanted)})" if whole or (begun and not CHARACTER.match(wanted)) else ""
+    pattern = re.compile(re.escape(wanted) + before + r"(?!\w)" * whole)
     at = 0
     for line in text.split("\n") if wanted else ():
         if wanted in (compared := alike(line, case)):
@@ -71,18 +76,15 @@ def search_tree(tree: Tree, query: str, limit: int = 50) -> dict[NodeId, str]:
 
     Each comes with its text around the first match.
     """
-    terms = [alike(phrase or word).strip() for phrase, word in _PART.findall(query)]
+    terms = [" ".join(alike(phrase or word).split()) for phrase, word in _PART.findall(query)]
     terms = [term for term in terms if any(map(str.isalnum, term))]
-    words = [word for term in terms for word in term.split()]
-    patterns = [_beginning(term) for term in terms]
     hits: dict[NodeId, str] = {}
     for node in sorted(tree, key=attrgetter("id"), reverse=True) if terms else ():
-        compared = alike(node.text)
-        if not all(word in compared for word in words):  # 50 times as fast as a pattern
+        text, compared = node.text, alike(node.text, False)
+        if not all(term in compared for term in terms):
             continue
-        found = [match.start() for pattern in patterns if (match := pattern.search(compared))]
-        if len(found) == len(patterns) and tree.is_living(node.id):
-            text = node.text if len(compared) == len(node.text) else compared
+        found = [next(matches(text, term, begun=term[0].isalnum()), (-1, 0))[0] for term in terms]
+        if min(found) >= 0 and tree.is_living(node.id):
             start = max(min(found) - _AROUND, 0)
             end = start + _EXCERPT
             around = text[start:end].replace("\n", " ")
@@ -90,9 +92,3 @@ def search_tree(tree: Tree, query: str, limit: int = 50) -> dict[NodeId, str]:
             if len(hits) == limit:
                 break
     return hits
-
-
-def _beginning(term: str) -> re.Pattern[str]:
-    """Return a pattern for ``term`` where a word begins; anywhere in scripts without spaces."""
-    anywhere = CHARACTER.match(term) or not term[0].isalnum()
-    return re.compile(("" if anywhere else r"(?<!\w)") + r"\s+".join(map(re.escape, term.split())))

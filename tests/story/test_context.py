@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from srbwriter.engine.tree import common_prefix
@@ -10,13 +12,12 @@ from srbwriter.story.context import (
     ContextError,
     Layout,
     Tokenizer,
-    Window,
     assemble,
 )
 from srbwriter.story.model import LoreEntry, Span, StorySettings, Template
 from tests.story.context_tokens import VOCABULARY, a_node, toy_tokenizer
 
-WIDE = Window(n_ctx=10_000, reserve=100)
+WIDE = 10_000, 100  # n_ctx, reserve
 
 
 def text_of(assembly: Assembly) -> str:
@@ -33,8 +34,10 @@ def paragraphs(count: int, words: int = 8) -> str:
     return "".join(" ".join(f"w{p}x{w}" for w in range(words)) + ".\n" for p in range(count))
 
 
-def assemble_text(text: str, settings: StorySettings, window: Window = WIDE, **more: Layout) -> Assembly:
-    return assemble([run("n", text)], settings, toy_tokenizer(), window, **more)
+def assemble_text(
+    text: str, settings: StorySettings, window: tuple[int, int] = WIDE, **more: Layout
+) -> Assembly:
+    return assemble([run("n", text)], settings, toy_tokenizer(), *window, **more)
 
 
 def test_the_order_is_bos_template_memory_lore_story_template() -> None:
@@ -43,7 +46,7 @@ def test_the_order_is_bos_template_memory_lore_story_template() -> None:
         lore=[LoreEntry("1", text="The mill is old.", constant=True)],
         template=Template(before="<|user|>", between="<|model|>", after="<|go|>"),
     )
-    assembly = assemble([run("n", "Once.")], settings, toy_tokenizer(), Window(1000, 10, bos=(7,)))
+    assembly = assemble([run("n", "Once.")], settings, replace(toy_tokenizer(), bos=(7,)), 1000, 10)
     assert [s.source for s in assembly.segments] == [
         "bos",
         "template",
@@ -61,7 +64,7 @@ def test_only_the_template_may_name_special_tokens() -> None:
     plain = toy_tokenizer()
     tokenizer = Tokenizer(plain.tokenize, plain.pieces, VOCABULARY, lambda text: [900])
     settings = StorySettings(memory="<|end|>", template=Template(before="<|user|>"))
-    assembly = assemble([run("n", "<|user|>")], settings, tokenizer, WIDE)
+    assembly = assemble([run("n", "<|user|>")], settings, tokenizer, *WIDE)
     assert [s.tokens == (900,) for s in assembly.segments] == [True, False, False]
 
 
@@ -80,12 +83,12 @@ def test_the_note_stands_its_depth_in_lines_before_the_end(text: str, depth: int
 
 
 def grown(
-    settings: StorySettings, before: str, more: str, window: Window = WIDE
+    settings: StorySettings, before: str, more: str, window: tuple[int, int] = WIDE
 ) -> tuple[Assembly, Assembly]:
     """The assembly of node a, and then that of a and b, which knows the first."""
     tokenizer, path = toy_tokenizer(), [run("a", before), run("b", more)]
-    first = assemble(path[:1], settings, tokenizer, window)
-    return first, assemble(path, settings, tokenizer, window, first.layout)
+    first = assemble(path[:1], settings, tokenizer, *window)
+    return first, assemble(path, settings, tokenizer, *window, first.layout)
 
 
 def kept(first: Assembly, second: Assembly) -> int:
@@ -98,7 +101,7 @@ def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
     first, second = grown(settings, paragraphs(5), "More.\n")
     assert kept(first, second) == len(first.tokens)
     assert second.layout["note"] == first.layout["note"]
-    first, second = grown(settings, paragraphs(3), paragraphs(15), Window(n_ctx=400, reserve=50))
+    first, second = grown(settings, paragraphs(3), paragraphs(15), (400, 50))
     assert second.layout["note"][0] == "b", "and follows when it has outgrown it"
     assert kept(first, second) < len(first.tokens)
 
@@ -118,7 +121,7 @@ def test_lore_lingers_until_its_place_is_touched() -> None:
     before, more = paragraphs(3) + "The mill.\n", paragraphs(2)
     first, second = grown(settings, before, more)
     assert "Lore." in text_of(second) and kept(first, second) == len(first.tokens)
-    cold = assemble([run("a", before), run("b", more)], settings, toy_tokenizer(), WIDE)
+    cold = assemble([run("a", before), run("b", more)], settings, toy_tokenizer(), *WIDE)
     assert "Lore." not in text_of(cold)
 
 
@@ -153,10 +156,10 @@ def test_an_entry_is_cut_to_its_own_budget_at_a_word() -> None:
 
 
 def test_a_long_memory_gives_way_to_the_story() -> None:
-    window = Window(n_ctx=200, reserve=40)
+    window = 200, 40
     assembly = assemble_text(paragraphs(50), StorySettings(memory="word " * 500), window)
-    assert len(assembly.tokens) <= window.available
-    assert sum(len(s.tokens) for s in assembly.segments if s.source == "story") >= window.available // 8
+    assert len(assembly.tokens) <= 160
+    assert sum(len(s.tokens) for s in assembly.segments if s.source == "story") >= 20
     assert any(lost.source == "memory" for lost in assembly.dropped)
 
 
@@ -164,16 +167,16 @@ def test_a_long_memory_gives_way_to_the_story() -> None:
 def test_a_cut_leaves_about_three_quarters_and_starts_a_paragraph(stored: bool) -> None:
     tokenizer = toy_tokenizer()
     path = [run(str(i), paragraphs(3), tokenizer if stored else None) for i in range(40)]
-    window = Window(n_ctx=700, reserve=100)
-    assembly = assemble(path, StorySettings(), tokenizer, window)
-    assert 0.5 * window.available <= len(assembly.tokens) <= 0.75 * window.available
+    window = 700, 100
+    assembly = assemble(path, StorySettings(), tokenizer, *window)
+    assert 300 <= len(assembly.tokens) <= 450
     assert assembly.dropped[0].text.endswith("\n")
     assert "cut" in assembly.layout
 
 
 def test_a_paragraph_longer_than_the_window_is_cut_at_a_sentence() -> None:
     text = "".join(f"Word {i} of many. " for i in range(400))
-    assembly = assemble_text(text, StorySettings(), Window(n_ctx=300, reserve=50))
+    assembly = assemble_text(text, StorySettings(), (300, 50))
     assert text_of(assembly).lstrip().startswith("Word ")
 
 
@@ -183,9 +186,9 @@ def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
     text = paragraphs(60)
     odd = tuple(token for char in text for token in tokenizer.tokenize(char))  # one token per character
     assert odd != tuple(tokenizer.tokenize(text))
-    window = Window(n_ctx=900, reserve=100)
+    window = 900, 100
     assembly = assemble(
-        [a_node("n", text, odd, VOCABULARY)], StorySettings(author_note="[x]"), tokenizer, window
+        [a_node("n", text, odd, VOCABULARY)], StorySettings(author_note="[x]"), tokenizer, *window
     )
     story = [s for s in assembly.segments if s.source == "story"]
     kept = tuple(token for segment in story for token in segment.tokens)
@@ -197,7 +200,7 @@ def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
 def test_ids_of_another_vocabulary_are_not_used() -> None:
     tokenizer = toy_tokenizer()
     for foreign in (a_node("n", "Once.", (1, 2, 3), "other"), a_node("n", "Once.", (1, 2, 3), "")):
-        assert assemble([foreign], StorySettings(), tokenizer, WIDE).tokens == tuple(
+        assert assemble([foreign], StorySettings(), tokenizer, *WIDE).tokens == tuple(
             tokenizer.tokenize("Once.")
         )
 
@@ -208,7 +211,7 @@ def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
     ids = tuple(tokenizer.tokenize("one\ntwo\nthree\n"))
     damaged = a_node("b", "one\ntwo\nthr�e\n", ids, VOCABULARY)
     settings = StorySettings(author_note="[x]", author_note_depth=2)
-    assembly = assemble([run("a", "zero\n"), damaged], settings, tokenizer, WIDE)
+    assembly = assemble([run("a", "zero\n"), damaged], settings, tokenizer, *WIDE)
     assert [s.text for s in assembly.segments] == ["zero\n", "[x]\n", "one\ntwo\nthr�e\n"]
     assert assembly.segments[2].tokens == ids
 
@@ -217,7 +220,7 @@ def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
     tokenizer = toy_tokenizer()
     healed = tuple(tokenizer.tokenize("berry jam"))
     path = [run("a", "a strawbe"), a_node("b", "rry jam", healed, VOCABULARY, lead="be")]
-    assembly = assemble(path, StorySettings(), tokenizer, WIDE)
+    assembly = assemble(path, StorySettings(), tokenizer, *WIDE)
     assert text_of(assembly) == "a strawberry jam"
     assert [s.text for s in assembly.segments] == ["a straw", "berry jam"]
     assert assembly.segments[1].tokens == healed
@@ -225,7 +228,7 @@ def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
 
 def test_a_window_that_is_too_small_says_so() -> None:
     with pytest.raises(ContextError, match="reserve less"):
-        assemble([run("n", "Once.")], StorySettings(), toy_tokenizer(), Window(n_ctx=100, reserve=95))
+        assemble([run("n", "Once.")], StorySettings(), toy_tokenizer(), 100, 95)
 
 
 def test_bad_lore_keys_are_reported_and_harmless() -> None:

@@ -12,7 +12,8 @@ _ENGINES = {
         for fields in (dict(n_batch=1), dict(n_batch=1, n_ubatch=1), dict(max_sequences=1, max_branches=1),
                        dict(n_ctx=16), dict(max_branches=256, n_batch=1),
                        dict(n_batch=10**6, n_ubatch=10**6)):
-            options = EngineOptions(**{"gpu_layers": 0, "n_ctx": 256, "threads": 1, **fields})
+            usual = {"gpu_layers": 0, "n_ctx": 256, "threads": 1, "max_branches": 8}
+            options = EngineOptions(**{**usual, **fields})
             with Engine.load(short_model(), options, thread=False) as engine:
                 request = Request("a b", n=engine.max_branches, prompt_logprobs=1, logprobs=1,
                                   stop=Stop(max_tokens=3, ignore_eog=True))
@@ -27,7 +28,7 @@ _ENGINES = {
     "an engine that is closed while it is asked": """
         import threading
         from srbwriter.engine.engine import Engine
-        for round in range(6):
+        for round in range(4):
             engine = Engine.load(short_model(), EngineOptions(gpu_layers=0, n_ctx=512))
             def ask():
                 try:
