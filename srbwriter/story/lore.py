@@ -6,7 +6,7 @@ Imported regular expressions are not trusted, so each search has a time limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 import regex
@@ -73,18 +73,12 @@ def keys_from(line: str) -> list[str]:
     return [plain if quoted is None else quoted.replace('""', '"') for quoted, plain in found if plain != ""]
 
 
-def keys_text(keys: Sequence[str]) -> str:
+def keys_text(keys: Iterable[str]) -> str:
     """The inverse of :func:`keys_from`."""
-<<<<<<< HEAD
-    plain = (not key.startswith('"') and keys_from(f"{key}, /") == [key, "/"] for key in keys)
-    quoted = ('"' + key.replace('"', '""') + '"' for key in keys)
-    return ", ".join(key if bare else words for key, bare, words in zip(keys, plain, quoted, strict=True))
-=======
     return ", ".join(
         key if keys_from(f'{key}, /, "') == [key, "/", '"'] else '"' + key.replace('"', '""') + '"'
         for key in keys
     )
->>>>>>> context
 
 
 @lru_cache(maxsize=512)
