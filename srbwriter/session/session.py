@@ -161,11 +161,13 @@ class Session:
         else:
             self._loader.close()
         self._recorder.close()
+        kept = self.story.rescue is not None
         try:
             self.story.close()
         except StoryError as error:
             log.error("not saved: %s", error)
-            self.unsaved = f"the last words of {self.story.file} are kept until it is opened again"
+            how = "are kept until it is opened again" if kept else "could not be kept anywhere"
+            self.unsaved = f"the last words of {self.story.file} {how}"
 
     # ---- the model
 

@@ -167,7 +167,7 @@ class Journal:
         self._last = 0.0  # the time of the last change
         self._urgent = self._closing = False
         self._trouble: NotSaved | None = None
-        self._failed, self._not_before = 0, 0.0
+        self._failed, self._failed_at = 0, 0.0  # attempts since the last success, and the last of them
         self._thread: threading.Thread | None = None
 
     # for the story, on any thread
@@ -200,7 +200,7 @@ class Journal:
             asked, failed = time.monotonic(), self._failed
             if self._since is None:
                 return
-            self._urgent, self._not_before = True, 0.0
+            self._urgent, self._failed_at = True, 0.0
             self._wake.notify_all()
             self._wake.wait_for(lambda: (self._since or inf) > asked or self._failed > failed, timeout=60)
             if (self._since or inf) <= asked:
@@ -228,7 +228,9 @@ class Journal:
     def _due(self) -> float:
         """Return when the next write begins."""
         if self._since is not None:
-            return max(self._since if self._urgent else self._since + DELAY_SECONDS, self._not_before)
+            # New words are kept elsewhere without delay, also where attempts are far apart.
+            pause = DELAY_SECONDS if self._waiting else min(2.0 ** (self._failed - 2), 4.0)
+            return max(self._since if self._urgent else self._since + DELAY_SECONDS, self._failed_at + pause)
         is_long = self.file.end > 2 * self.file.whole + SPARE
         return self._last + REST_SECONDS if is_long else inf
 
@@ -253,12 +255,12 @@ class Journal:
                 with self._wake:
                     self._waiting = rows | self._waiting
                     self._trouble, self._failed = trouble, self._failed + 1
-                    self._not_before = time.monotonic() + min(2.0 ** (self._failed - 2), 4.0)
+                    self._failed_at = time.monotonic()
                     self._wake.notify_all()
             else:
                 with self._wake:
                     self._since = began if self._waiting else None
-                    self._trouble, self._failed, self._not_before = None, 0, 0.0
+                    self._trouble, self._failed, self._failed_at = None, 0, 0.0
                     self._wake.notify_all()
 
     def _write(self, rows: Rows) -> None:

@@ -74,6 +74,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
         closing.callback(lambda: app.session.close())
         closing.callback(app.fetch.end)
         app.run()
-    for words in filter(None, [app.session.story.second_file, app.session.unsaved]):
-        print(f"srbwriter: {words}", file=sys.stderr)  # messages have gone with the screen
+    with contextlib.suppress(OSError):  # messages have gone with the screen, and perhaps the terminal too
+        for words in filter(None, [app.session.story.second_file, app.session.unsaved]):
+            print(f"srbwriter: {words}", file=sys.stderr, flush=True)
     return app.return_code or 0

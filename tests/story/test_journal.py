@@ -199,7 +199,11 @@ def test_a_full_disk_is_said_and_tried_again(file: Path, full: Callable[[bool], 
             and "NOT SAVED" in str(story.save_state)
         )
         assert story.rescue is not None
+        for _ in range(5):  # attempts are far apart then
+            with pytest.raises(NotSaved):
+                story.flush()
         story.append(" It hailed.")
+        until(lambda: b"hailed" in changes_of(file).read_bytes(), 2.0)  # whatever kills the program now
         full(False)
         until(lambda: story.save_state.saved)
         assert story.rescue is None
