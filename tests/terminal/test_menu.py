@@ -63,7 +63,7 @@ def test_a_command_for_a_branch_is_refused_until_one_is_chosen(terminal: Termina
 def test_the_footer_has_the_keys_to_know_in_a_small_terminal(terminal: Terminal) -> None:
     terminal.columns, terminal.lines = 80, 24
     with_branches(terminal)
-    on_branch = (*ALWAYS, "1–9 pick", "dwfa part")
+    on_branch = ("r re-roll", "k kill", "dwfa part", "? help", "1–9 pick", "^n write", "^g menu", "^z undo")
     terminal.wait(lambda shown: all(words in foot(shown) for words in on_branch), "with a chosen branch")
     terminal.press(CTRL_N)
     unchosen = (*ALWAYS, "1–9 pick")
