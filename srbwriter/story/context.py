@@ -37,10 +37,10 @@ DEFAULT_NOTE_DEPTH = 3  # lines from the end; the custom of Kobold and mikupad
 DEFAULT_LORE_DEPTH = 12  # lines from the end for triggered entries: near the end, but not at it
 
 # Shares of the story's room:
-KEEP_AFTER_CUT = 0.75  # is filled after a new cut; the rest is free until the next one
+KEEP_AFTER_CUT = 0.7  # is filled after a new cut; the rest is free until the next one
 KEEP_AT_LEAST = 0.5  # stays filled, at least, where that lets the cut be at the end of a paragraph
 KEEP_OLD_CUT = 0.25  # an old cut that leaves less is replaced, if there is more story
-DRIFT = 0.3  # the story grows so far past a note before that follows: a new cut comes first, and moves both
+DRIFT = 0.36  # the story grows so far past a note before that follows: a new cut comes first, and moves both
 
 NEAR_END = 400  # characters of the story, at most, that follow a wish
 

@@ -164,7 +164,7 @@ def test_a_long_memory_gives_way_to_the_story() -> None:
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_cut_leaves_about_three_quarters_and_starts_a_paragraph(stored: bool) -> None:
+def test_a_cut_leaves_seven_tenths_and_starts_a_paragraph(stored: bool) -> None:
     tokenizer = toy_tokenizer()
     path = [run(str(i), paragraphs(3), tokenizer if stored else None) for i in range(40)]
     window = 700, 100
