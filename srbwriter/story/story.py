@@ -61,11 +61,20 @@ class Story(TextTree):
         self.read_only, self.damage = opened.read_only, opened.damage
         self.second_file, self._shown = opened.second_file, opened.summary
         if opened.lock is not None:
-            self._journal = Journal(opened, self._rows, lambda: self._shown, self._moved)
+            self._journal = Journal(opened, self._rows, self._summary, self._moved)
+
+    def _summary(self) -> JsonObject:
+        """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
+        if self.lock.acquire(timeout=0.1):
+            try:
+                words = self.words(self.current)
+                self._shown = {"title": self.title, "words": words, "nodes": len(self)}
+            finally:
+                self.lock.release()
+        return self._shown
 
     def _hand_over(self, rows: Rows) -> None:
         if self._journal is not None:
-            self._shown = {"title": self.title, "words": self.words(self.current), "nodes": len(self)}
             self._journal.put(rows)
 
     def _moved(self, second: SecondFile) -> None:
@@ -250,11 +259,13 @@ class Story(TextTree):
     def _picked(self, action: Action, node: Node) -> NodeId:
         """Go to ``node``, and count its words, but for those that the writer typed."""
         self._take_out_of_bin(node.id)
-        text, before = self.text(node.id), self.path(action.was)
-        there = words_of(text[: same_start(text, self.text(action.was))])
-        fresh = (n for n in self.line(node.id) if n.id not in before)
-        typed = sum(n.count[0] for n in fresh if n.author not in ("model", "edited"))
-        action.words = max(0, self.words(node.id) - there - typed)
+        line, before = self.line(node.id), self.line(action.was)
+        shared = sum(new is old for new, old in zip(line, before, strict=False))
+        first = [there[shared].text for there in (line, before) if len(there) > shared]
+        there = words_of(first[0][: same_start(*first)]) if len(first) == 2 else 0  # a part of it is there
+        typed = sum(n.count.words for n in line[shared:] if n.author not in ("model", "edited"))
+        fresh = self.words(node.id) - self.words(line[shared - 1].id)
+        action.words = max(0, fresh - there - typed)
         action.became = node.id
         return node.id
 

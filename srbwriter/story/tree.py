@@ -104,11 +104,11 @@ class Tree:
         self._values: dict[str, JsonValue] = self._tables["value"]
         self._days: dict[str, Progress] = self._tables["day"]
         self._actions: dict[int, Action] = self._tables["action"]
-        self._children: dict[NodeId | None, set[NodeId]] = {}
+        self._children: dict[NodeId | None, list[NodeId]] = {}
         same: dict[str, Any] = {}
         for node in self._nodes.values():
             node.sampling = same.setdefault(repr(node.sampling), node.sampling)
-            self._children.setdefault(node.parent, set()).add(node.id)
+            self._children.setdefault(node.parent, []).append(node.id)
         self._next = max(self._nodes) + 1
         self._last_change = self.clock()
         if "current" not in self._values:  # then the newest node that was read is likeliest
@@ -234,7 +234,7 @@ class Tree:
             return
         setattr(node, name, value)
         if name == "parent":
-            self._children.setdefault(value, set()).add(key)
+            self._children.setdefault(value, []).append(key)
         elif name == "text":
             node.counted = None
 
@@ -254,7 +254,7 @@ class Tree:
         node.spans = spans
         self._next += 1
         self._nodes[node.id] = node
-        self._children.setdefault(parent, set()).add(node.id)
+        self._children.setdefault(parent, []).append(node.id)
         self._old["node", node.id, "made"] = None
         if self._action is not None:
             self._before[node.id, "made"] = int(undone)
@@ -404,7 +404,11 @@ class Tree:
 
     def is_living(self, node: NodeId) -> bool:
         """Whether ``node`` is part of the readable tree: neither it nor an ancestor is in the bin."""
-        return node in self._nodes and all(above.state == State.LIVING for above in self.line(node))
+        with self.lock:
+            here = self._nodes.get(node)
+            while here is not None and here.state == State.LIVING and here.parent is not None:
+                here = self._nodes[here.parent]
+            return here is not None and here.state == State.LIVING
 
     def nearest_living(self, node: NodeId) -> NodeId:
         """Return ``node``, or its nearest ancestor in the readable tree."""

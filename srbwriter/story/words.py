@@ -30,6 +30,10 @@ _PARTS = (  # compiled when such a text is counted: a class of this size takes m
 )
 
 
+_BLOCK = re.compile(r".{4096}(?:[^\n]{0,4096}\n|\S{0,4096})|.+", re.DOTALL)
+"""A block ends with a line or a word, so that an insertion moves the end of no later one."""
+
+
 class Count(NamedTuple):
     """The words of a text, and what adding the count of the next text needs.
 
@@ -51,7 +55,7 @@ class Count(NamedTuple):
 
 def count(text: str) -> Count:
     """Count the words of ``text``, in a form that can be added up."""
-    return Count.total(map(_count_line, text.splitlines(keepends=True)))
+    return Count.total(map(_count_block, _BLOCK.findall(text)))
 
 
 def _shorten(text: str) -> Count:
@@ -72,7 +76,7 @@ def _shorten(text: str) -> Count:
     return Count(words, first + " " + _PART * (parts % _WHOLE) + last)
 
 
-_count_line = lru_cache(maxsize=8192)(_shorten)  # a key changes one line
+_count_block = lru_cache(maxsize=1024)(_shorten)  # of a long novel: a key changes one
 
 
 def words_of(text: str) -> int:
