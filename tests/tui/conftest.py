@@ -132,12 +132,11 @@ async def pause(pilot: Pilot[None], delay: float | None = None) -> None:
         for shown in screens:
             shown._on_timer_update()
         await wait_until_idle()
-        if not is_painted(screens):
-            continue
-        _paint(screens[-1])
-        await wait_until_idle()
         if is_painted(screens):
-            return
+            _paint(screens[-1])
+            await wait_until_idle()
+            if is_painted(screens):
+                return
 
 
 def is_painted(screens: list[Screen[Any]]) -> bool:
