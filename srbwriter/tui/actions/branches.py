@@ -12,7 +12,6 @@ from srbwriter.story.words import words_of
 from srbwriter.tui import options
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Confirm
-from srbwriter.tui.dialogs.base import helps, switch_help
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_words import state_words
 
@@ -198,8 +197,8 @@ def back(screen: WriteScreen) -> None:
     # It never moves the focus: keys pressed next would be words where commands were meant, or commands
     # where words were.
     pane = screen.grid.pane if screen.on_branch else None
-    if helps(screen):
-        switch_help(screen)
+    if screen.helps:
+        screen.action_help()
     elif screen.quiet:
         screen.be_loud()
     elif pane is not None and pane.take is not None:

@@ -14,7 +14,6 @@ from srbwriter.story.search import search_tree
 from srbwriter.tui import options
 from srbwriter.tui.commands import MENU, READING, command
 from srbwriter.tui.dialogs.ask import Ask
-from srbwriter.tui.dialogs.base import switch_help
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.settings import SettingsDialog
 from srbwriter.tui.tree.screen import TreeScreen
@@ -153,7 +152,7 @@ def settings(screen: WriteScreen) -> None:
 @command(PROGRAM, "Help", "question_mark", anywhere="f1", foot="help")
 def help(screen: WriteScreen) -> None:
     """Show the keys that work here, or hide them."""
-    switch_help(screen)
+    screen.action_help()
 
 
 @command(PROGRAM, "Menu of commands", anywhere=MENU, foot="menu")

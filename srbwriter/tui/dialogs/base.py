@@ -6,7 +6,7 @@ A dialog has a heading, its content, and a footer with its keys. Keys are declar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -41,6 +41,36 @@ class AppScreen(Screen[Result]):
 
         return dict(sorted(super().active_bindings.items(), key=rank))
 
+    @property
+    def on_top(self) -> bool:
+        """Whether keys go to this screen; Textual's ``is_current`` is also true for a visible screen in the
+        background."""
+        return self.app.screen is self
+
+    @property
+    def helps(self) -> bool:
+        """Whether the panel of keys is shown."""
+        return bool(self.query("HelpPanel"))  # whose import is an eighth of all, for Markdown
+
+    def action_help(self) -> None:
+        """Show Textual's panel of the keys that work where the focus is, or hide it."""
+        if self.helps:
+            self.app.action_hide_help_panel()  # pyright: ignore[reportUnknownMemberType]
+        else:
+            self.app.action_show_help_panel()
+
+
+class KeyLine(Footer):
+    """Textual's footer, made anew only when it has other keys: that takes a tenth of a second."""
+
+    _made: object = None
+
+    async def recompose(self) -> None:
+        keys = self.is_attached and [b[1:3] for b in self.screen.active_bindings.values() if b.binding.show]
+        if keys and keys != self._made:
+            self._made = keys
+            await super().recompose()
+
 
 class Page(Keyed, AppScreen[Result]):
     """A full-window screen above another. ``close`` dismisses it.
@@ -60,12 +90,6 @@ class Page(Keyed, AppScreen[Result]):
         """The name of the place that has the keys."""
         return self.BADGE
 
-    @property
-    def on_top(self) -> bool:
-        """Whether keys go to this screen; Textual's ``is_current`` is also true for a visible screen in the
-        background."""
-        return self.app.screen is self
-
     def close(self, result: Result | None = None) -> None:
         """Dismiss this screen if it is on top.
 
@@ -82,27 +106,11 @@ class Page(Keyed, AppScreen[Result]):
 
     # ---- keys
 
-    def action_help(self) -> None:
-        switch_help(self)
-
     def on_key(self, event: events.Key) -> None:
         known = self.app.known_keys
         if event.key in (*known.plain.get(self.OPENED_BY, []), *known.anywhere.get(self.OPENED_BY, [])):
             event.stop()
             self.action_close()
-
-
-def helps(screen: Screen[Any]) -> bool:
-    """Return whether the panel of keys is shown."""
-    return bool(screen.query("HelpPanel"))  # whose import is an eighth of all, for Markdown
-
-
-def switch_help(screen: AppScreen[Any]) -> None:
-    """Show Textual's panel of the keys that work where the focus is, or hide it."""
-    if helps(screen):
-        screen.app.action_hide_help_panel()  # pyright: ignore[reportUnknownMemberType]
-    else:
-        screen.app.action_show_help_panel()
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
@@ -134,7 +142,7 @@ class Dialog(Page[Result], ModalScreen[Result]):
             if self.heading:
                 yield Static(self.heading, classes="heading", markup=False)
             yield from self.content()
-            yield Footer(compact=True, show_command_palette=False)
+            yield KeyLine(compact=True, show_command_palette=False)
 
     def content(self) -> ComposeResult:
         """Yield the widgets between heading and footer."""

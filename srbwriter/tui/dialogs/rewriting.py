@@ -9,13 +9,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from srbwriter.session.rewriting import WISHES, Passage, Rewriting
 from srbwriter.session.wishes import read_wish
 from srbwriter.tui.commands import DIGITS, action, split
 from srbwriter.tui.dialogs.ask import Ask
-from srbwriter.tui.dialogs.base import Page
+from srbwriter.tui.dialogs.base import KeyLine, Page
 from srbwriter.tui.write.branch_words import state_sign
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class RewriteView(Page[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(id="variants", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from srbwriter.session.prefix import in_whole_words
 from srbwriter.session.round import wish_of
@@ -18,7 +18,7 @@ from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import counted
 from srbwriter.story.words import words_of
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.base import Page
+from srbwriter.tui.dialogs.base import KeyLine, Page
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.write.branch_words import ended_words
 
@@ -56,7 +56,7 @@ class TreeScreen(Page[NodeId]):
                 yield Static(id="about", markup=False)
                 with VerticalScroll(can_focus=False):
                     yield Static(id="text", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.view.build(self.story.current)

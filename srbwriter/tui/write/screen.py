@@ -17,7 +17,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 from textual.dom import DOMNode
 from textual.geometry import Size
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
@@ -27,7 +27,7 @@ from srbwriter.story.edits import edit_between
 from srbwriter.tui import actions as actions  # each of its modules declares commands
 from srbwriter.tui import options
 from srbwriter.tui.commands import AT_ONCE, COMMANDS, branch_bindings, screen_bindings
-from srbwriter.tui.dialogs.base import AppScreen, Page, helps
+from srbwriter.tui.dialogs.base import AppScreen, KeyLine, Page
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.story.side_panel import BESIDE, LASTS, SidePanel
 from srbwriter.tui.write import colours, status
@@ -97,7 +97,7 @@ class WriteScreen(AppScreen[None]):
             yield self.grid
         yield self.legend
         yield self.status_line
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.colour()
@@ -132,10 +132,6 @@ class WriteScreen(AppScreen[None]):
         self.pump.stop()
 
     # ---- keys
-
-    @property
-    def on_top(self) -> bool:
-        return self.app.screen is self
 
     @property
     def unchosen(self) -> bool:
@@ -303,7 +299,7 @@ class WriteScreen(AppScreen[None]):
         else:
             self.status_line.mode = "STORY" if pane is self.editor or self.unchosen else "—"
         self.editor.digits_pick = self.unchosen
-        self.query_one(Footer).visible = self.on_top  # the screen above shows its own keys
+        self.query_one(KeyLine).visible = self.on_top  # the screen above shows its own keys
         if (keys := (self.unchosen or self.on_branch, self._steps_back())) != self._keys:
             self._keys = keys
             self.refresh_bindings()
@@ -386,7 +382,7 @@ class WriteScreen(AppScreen[None]):
 
     def _steps_back(self) -> bool:
         """Return whether "step back" would stop or close something."""
-        if self.quiet or helps(self) or self.writing or self.app.transfers.busy:
+        if self.quiet or self.helps or self.writing or self.app.transfers.busy:
             return True
         pane = self.grid.pane if self.on_branch else None
         taken = pane is not None and (pane.take is not None or self.app.fetch.model is not None)
