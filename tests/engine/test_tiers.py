@@ -232,12 +232,15 @@ def test_a_damaged_file_is_read_again_by_the_model(folder: Path) -> None:
 
 
 def test_the_folder_keeps_to_its_budget(folder: Path) -> None:
+    held: list[int] = []
     with small(disk_dir=str(folder), disk_bytes=1 << 20) as engine:
         for k in range(6):
             shown = panes(engine, words(engine, 100, k), 1, 1)
             rest(engine)
             del shown
-        assert 0 < engine.stats().disk_bytes <= 1 << 20
+            engine._cache.files.flush()
+            held.append(engine.stats().disk_bytes)
+    assert 0 < max(held) <= 1 << 20
     assert sum(file.stat().st_size for file in folder.rglob("*.kv")) <= 1 << 20
     with small(disk_dir=str(folder.parent / "none"), disk_bytes=0) as engine:
         panes(engine, words(engine, 100), 1, 1)
