@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ async def asked(bench: Bench, command: str, name: str) -> None:
 
 
 @pytest.fixture
-def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A pipe that every import and export waits for; writing into it lets one go on."""
     pipe = tmp_path / "gate"
     os.mkfifo(pipe)
@@ -54,7 +55,9 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             return begin()
 
     monkeypatch.setattr(transfer, "_child", held)
-    return pipe
+    yield pipe
+    with suppress(OSError):  # one that was given up waits there still
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 
 async def endless(bench: Bench, folder: Path) -> None:
