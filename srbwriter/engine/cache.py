@@ -368,7 +368,7 @@ class Cache:
         return sorted(self.idle, key=lambda seq: self.tree.tip[seq].last_used)
 
     def evict_idle(self, seconds: float = COPYING_SECONDS) -> bool:
-        """Evict idle text before something runs, so that it slows few steps; False if some is left to do.
+        """Evict idle text for about ``seconds`` before something runs; return False if some is left.
 
         Only on a processor, and for a memory that is read at each step; and where nothing is lost by it.
         """

@@ -20,7 +20,7 @@ from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, assemble
 from srbwriter.story.model import Span, StorySettings, Template
 from srbwriter.story.outline import outline
-from srbwriter.story.spans import beginning
+from srbwriter.story.spans import part_of
 
 from .outlining import note_for
 
@@ -343,6 +343,6 @@ class Prompter:
             if count >= len(path) or sum(len(n.text) for n in nodes) >= wanted:
                 spans = [node.spans for node in nodes]
                 if at is not None and at < len(nodes[-1].text):
-                    spans[-1] = beginning(spans[-1], at, self.story.token_sizes)
+                    spans[-1] = part_of(spans[-1], 0, at, self.story.token_sizes)
                 return [(str(node.id), own) for node, own in zip(nodes, spans, strict=True)]
             count *= 2

@@ -133,9 +133,14 @@ def remove(path: Path) -> None:
 
 def place(path: Path, target: Path) -> None:
     """Rename a file without overwriting another. Raises Taken or OSError."""
-    if target.exists():
-        raise Taken(target, "is already there — choose another name, or open it")
-    path.rename(target)
+    try:
+        os.link(path, target)  # unlike a rename, a link never overwrites
+    except OSError:  # there is one, or the file system has no links
+        if target.exists():
+            raise Taken(target, "is already there — choose another name, or open it") from None
+        path.rename(target)
+    else:
+        path.unlink()
 
 
 def move(path: Path, target: Path) -> Path:

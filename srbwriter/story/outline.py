@@ -1,7 +1,7 @@
 """Chapters and scenes: lines of the text that begin with ``#``, and scene breaks.
 
 The outline is read from the text. Two chapters change places by new parents of their first nodes, so that
-nodes keep their numbers and tokens.
+nodes keep their numbers and tokens; of a node that both share, copies of its parts move.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
-from srbwriter.story.edits import Edit
 from srbwriter.story.model import ROOT, Refused, State
 from srbwriter.story.node import Node
-from srbwriter.story.spans import edited, plain
+from srbwriter.story.spans import part_of, plain
 from srbwriter.story.tree import Tree
 from srbwriter.story.words import words_of
 
@@ -119,8 +118,7 @@ def move_chapter(tree: Tree, place: int, later: bool) -> int:
 
 def _copy(tree: Tree, node: Node, start: int, end: int) -> Node:
     """Add characters ``start`` to ``end`` of ``node`` as a node that has its place in the text."""
-    edits = [Edit(0, start, ""), Edit(end, len(node.text), "")]
-    spans = edited(node.spans, edits, [(), ()], tree.token_sizes)
+    spans = part_of(node.spans, start, end, tree.token_sizes)
     return tree.add_node(node.parent, spans, node.author, like=node, undone=State.ABSORBED)
 
 

@@ -86,9 +86,9 @@ def edited(
     return tidy(out)
 
 
-def beginning(spans: Spans, at: int, sizes: TokenSizes | None = None) -> Spans:
-    """Return the first ``at`` characters of ``spans``."""
-    return edited(spans, [Edit(at, len(text_of(spans)), "")], [()], sizes)
+def part_of(spans: Spans, start: int, stop: int, sizes: TokenSizes | None = None) -> Spans:
+    """Return characters ``start`` to ``stop`` of ``spans``."""
+    return edited(spans, [Edit(0, start, ""), Edit(stop, len(text_of(spans)), "")], [(), ()], sizes)
 
 
 def _between(span: Span, start: int, stop: int, sizes: TokenSizes | None) -> Spans:

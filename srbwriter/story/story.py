@@ -34,7 +34,7 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.spans import beginning, changed, fit, plain, tidy
+from srbwriter.story.spans import changed, fit, part_of, plain, tidy
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Action, Rows
 from srbwriter.story.words import well_formed, words_of
@@ -230,7 +230,7 @@ class Story(TextTree):
                 raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
             self.set(found, visited=True)
             if at is not None and at < len(found.text):
-                spans = beginning(found.spans, at, self.token_sizes)
+                spans = part_of(found.spans, 0, at, self.token_sizes)
                 found = self.add_node(
                     found.parent, spans, found.author, like=found, place=found.place, undone=State.ABSORBED,
                     meta=found.meta, finish_reason="cut",
@@ -249,7 +249,7 @@ class Story(TextTree):
             spans, place = plain(original, "model"), self.last_place(parent)
             if below:
                 whole = tidy(span for node in below for span in node.spans)
-                spans = beginning(whole, len(original), self.token_sizes)
+                spans = part_of(whole, 0, len(original), self.token_sizes)
                 place = below[0].place
             spans = changed(spans, well_formed(text), "writer", self.token_sizes)
             author: Author = "model" if text == original else "edited"

@@ -71,6 +71,8 @@ class Action:
     @classmethod
     def of(cls, row: list[Any]) -> Action:
         """Return the action of a row in the file."""
+        if len(row) == 11:  # of an earlier program, which counted two kinds of words
+            row = [*row[:6], row[6] + row[7], *row[8:10]]
         action = cls(*row)
         action.notes = [
             (node, name, unpacked(old), unpacked(new)) if name == "runs" else (node, name, old, new)
@@ -201,7 +203,7 @@ class Tree:
             old = getattr(node, name)
             if old is not value and old != value:
                 self._old.setdefault(("node", node.id, name), old)
-                if self._action is not None:
+                if self._action is not None and name != "visited":  # what was read stays read
                     self._before.setdefault((node.id, name), old)
                 self._assign("node", node.id, name, value)
 
@@ -327,7 +329,7 @@ class Tree:
             return action
 
     def _keep_behind(self, action: Action, node: Node, back: bool) -> None:
-        """Let branches begun below a node since its text changed follow that text, in a copy of the node."""
+        """Move branches begun below a node since its text changed to a copy of it, which keeps that text."""
         below = self.nodes(self.all_children(node.id))
         late = [child for child in below if child.id >= action.later and child.state != State.ABSORBED]
         if not late:

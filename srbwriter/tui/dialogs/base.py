@@ -61,7 +61,7 @@ class AppScreen(Screen[Result]):
 
 
 class KeyLine(Footer):
-    """Textual's footer, made anew only when it has other keys: that takes a tenth of a second."""
+    """Textual's footer, composed again only when its keys have changed: that takes a tenth of a second."""
 
     _made: object = None
 
