@@ -154,10 +154,8 @@ def _drain(current: Round, track: Track) -> None:
 
 
 def _begin_take(current: Round, track: Track, buffer: Buffer) -> None:
-    """Save a cut branch: the old version stays, the new one begins with the remaining text."""
-    story, text = current.story, buffer.pieces[0] if buffer.pieces else ""
-    count = bisect_right(buffer.ends, len(text))
-    ids = buffer.ids[:count]
+    """Save a cut branch: the old version stays, the new one is saved from its beginning."""
+    story = current.story
     old, name = story.node(track.name), track.name
     if track.finished or old.text:
         if not track.finished:
@@ -166,9 +164,8 @@ def _begin_take(current: Round, track: Track, buffer: Buffer) -> None:
     else:  # nobody has seen a word of it
         with story.together():
             story.set(old, seed=track.branch.seed)
-    story.stream(name, text, ids)
     track.name, track.nodes, track.finished, track.take = name, [(name, 0)], False, track.take + 1
-    track.buffer, track.pieces, track.chars, track.ids = buffer, min(1, len(buffer.pieces)), len(text), count
+    track.buffer, track.pieces, track.chars, track.ids = buffer, 0, 0, 0
 
 
 def _begin_nodes(current: Round, branches: Sequence[Branch], parent: NodeId) -> list[NodeId]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from srbwriter.engine.generation import Buffer
 from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
 from srbwriter.session import session as module
+from srbwriter.story import NodeId
 
 from .test_session import OPENING, begun, until, written
 
@@ -66,6 +70,22 @@ def test_a_pick_where_the_story_has_changed_is_one_thing_to_undo(session: Sessio
     assert session.text() == f"{OPENING} Zebra."
     assert session.undo()
     assert session.text() == OPENING
+
+
+def test_the_first_word_of_a_branch_rolled_again_may_arrive_while_it_is_saved(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = begun(session)
+    branch, begin = current.branches[0], session.story.begin_branch
+    anew = branch.buffer = Buffer(branch.buffer.revision + 1)
+
+    def late(parent: NodeId, **fields: Any) -> NodeId:
+        anew.pieces.append(" Anew")
+        return begin(parent, **fields)
+
+    monkeypatch.setattr(session.story, "begin_branch", late)
+    session.keep()
+    assert session.story.node(current.node_of(0)).text == current.tracks[0].text == " Anew"
 
 
 def test_a_branch_rolled_again_before_its_first_word_leaves_no_empty_passage(session: Session) -> None:
