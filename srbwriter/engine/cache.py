@@ -367,15 +367,15 @@ class Cache:
         """Return the idle sequences, the one used longest ago first."""
         return sorted(self.idle, key=lambda seq: self.tree.tip[seq].last_used)
 
-    def evict_idle(self, seconds: float = COPYING_SECONDS) -> bool:
-        """Evict idle text for about ``seconds`` before something runs; return False if some is left.
+    def evict_idle(self) -> bool:
+        """Evict idle text for a moment before something runs; return False if some is left.
 
         Only on a processor, and for a memory that is read at each step; and where nothing is lost by it.
         """
         fits = self._unit_bytes * self.used_cells <= self.budget > 0
         if self.on_device or self.tree.whole or not fits:
             return True
-        until = time.perf_counter() + seconds
+        until = time.perf_counter() + COPYING_SECONDS
         while self.tree.count_idle_cells(self.idle) > IDLE_CELLS and self.evict():
             if time.perf_counter() >= until:
                 return False

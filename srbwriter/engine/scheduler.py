@@ -126,8 +126,9 @@ class Scheduler:
         self.context.rearm()
         queue.step += 1
         self.loop.now = time.monotonic()
-        if self.inbox or not queue.steady:
-            self._prepare_step()
+        if (self.inbox or not queue.steady) and not self._prepare_step():
+            self.publish()
+            return True
         plan = self._plan()
         worked = bool(plan.writing or plan.portions)
         if worked:
@@ -144,8 +145,11 @@ class Scheduler:
             self.threads.rest()
         return more
 
-    def _prepare_step(self) -> None:
-        """Carry out commands and choose what runs in the next step."""
+    def _prepare_step(self) -> bool:
+        """Carry out commands and choose what runs in the next step.
+
+        Return False where a long prompt waits until idle text has left the cells, a portion at a time.
+        """
         queue = self.queue
         while self.inbox:
             queue.lacks_room, self._idle_work_left = False, True
@@ -159,10 +163,11 @@ class Scheduler:
             if not queue.runs_background:
                 queue.last_worked = self.loop.now
         alone = not queue.busy or queue.runs_background  # nothing is evicted for background work
-        if not queue.writing and not alone and sum(map(queue.tokens_left, queue.reading)) > SHORT_PROMPT:
-            self.cache.evict_idle(float("inf"))  # every token of the prompt would be compared with it
         # What was let in writes its first token before anything is copied: a copy takes as long as a step.
-        queue.steady = not admitted and (alone or self.cache.evict_idle()) and queue.all_writing
+        cleared = alone or self.cache.evict_idle()
+        queue.steady = not admitted and cleared and queue.all_writing
+        # Every token of a long prompt would be compared with idle text.
+        return cleared or bool(queue.writing) or sum(map(queue.tokens_left, queue.reading)) <= SHORT_PROMPT
 
     def interrupt(self) -> None:
         """Abort the running decode if a command makes it useless. For any thread."""

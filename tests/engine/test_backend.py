@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -213,12 +214,13 @@ def test_branches_join_a_request(backend: Backend) -> None:
 
 
 def test_other_settings_and_rules_while_it_writes(backend: Backend) -> None:
-    generation = backend.submit(Request(PROMPT, sampling=Sampling(seed=3), stop=rule(backend, LONG)))
+    stop = Stop(max_tokens=900, ignore_eog=True)
+    generation = backend.submit(Request(PROMPT, sampling=Sampling(seed=3), stop=rule(backend, stop)))
     [branch] = generation.branches
     until(generation, lambda: len(branch.text) > 10)
     begun = branch.text
-    branch.change(Sampling(temperature=0.0))
-    branch.change(stop=rule(backend, Stop(max_tokens=300, boundary="sentence", ignore_eog=True)))
+    branch.change(Sampling(temperature=0.5))
+    branch.change(stop=rule(backend, replace(stop, boundary="sentence")))
     generation.wait(WAIT)
     assert branch.text.startswith(begun)
     assert branch.finish_reason is FinishReason.SENTENCE
