@@ -47,7 +47,7 @@ def read_own(document: Document) -> StoryDraft:
     for day, done in as_object(given.get("days")).items():  # files before 0.6 part typed words and others
         read = Fields(done)
         words = (read.integer("typed") or 0) + (read.integer("picked") or 0)
-        given["days"][day] = {"grown": words, "seconds": read.raw("seconds") or 0.0}
+        given["days"][day] = [words, read.raw("seconds") or 0.0]
     draft = msgspec.convert(given, StoryDraft)
     for place, (key, fields) in enumerate(zip(ids, nodes, strict=True)):
         parent = fields.get("parent_id")
@@ -102,7 +102,7 @@ def write_own(draft: StoryDraft) -> bytes:
         "nodes": [_node_json(node) for node in draft.nodes.values()], "current_id": str(draft.current),
         "title": draft.title, "byline": draft.byline, "language": draft.language, "id": draft.id,
         "values": draft.values,
-        "days": {day: {"typed": done.grown, "seconds": done.seconds} for day, done in draft.days.items()},
+        "days": {day: {"typed": done.words, "seconds": done.seconds} for day, done in draft.days.items()},
     })  # fmt: skip
     file = {"format": NAME, "version": VERSION, "without": ["the undo history"], "story": story}
     return msgspec.json.encode(file)

@@ -23,8 +23,8 @@ from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.disk import Taken, in_brief, lock_of, place, remove, saving
-from srbwriter.story.draft import StoryDraft, draft_of
+from srbwriter.story.disk import Taken, in_brief, place, remove, saving, write_story
+from srbwriter.story.draft import StoryDraft, draft_of, rows_of
 from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
 from srbwriter.story.story import Story
 
@@ -73,7 +73,6 @@ def _drop(part: Path) -> None:
     """Remove a temporary file if it exists."""
     with contextlib.suppress(OSError):
         remove(part)
-        lock_of(part).unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -139,8 +138,9 @@ class Import:
         titles = (self.title, draft.title, self.file.stem if self.data is None else "Imported story")
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
         try:
-            with saving(self.target or library.free_path(self.folder, title), new=True):
-                Story.from_draft(self.part, replace(draft, title=title)).close()
+            with saving(self.target or library.free_path(self.folder, title)):
+                paths.make_folder(self.part.parent)
+                write_story(self.part, rows_of(replace(draft, title=title)))
                 progress(1)
                 while True:
                     target = self.target or library.free_path(self.folder, title)

@@ -34,7 +34,6 @@ from srbwriter.story.model import (
     DamagedStory,
     JsonObject,
     NotAStory,
-    NotMade,
     NotSaved,
     Progress,
     ReadOnly,
@@ -59,7 +58,6 @@ _TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
 
 # -- errors of the disk ------------------------------------------------------------------------------
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = "access is not permitted — change the permissions, or choose another place"
 _IN_THE_WAY = "a file is where a folder should be — check the name, or choose another place"
 _CURES = {
@@ -69,6 +67,7 @@ _CURES = {
     errno.EISDIR: "is a folder — name a file in it",
     errno.EACCES: _CLOSED,
     errno.EPERM: _CLOSED,
+    errno.EIO: "the disk does not answer as it should — choose another place",
     errno.EROFS: "nothing can be written there — choose another place",
     errno.ENOSPC: "the disk is full — free some space, and try again",
     errno.EDQUOT: "the disk is full for you — free some space, and try again",
@@ -86,19 +85,15 @@ def in_brief(error: OSError) -> str:
 
 
 @contextmanager
-def saving(path: Path, *, new: bool = False) -> Generator[None]:
-    """Turn the system's errors about ``path`` into NotSaved; into NotMade for a ``new`` story."""
+def saving(path: Path) -> Generator[None]:
+    """Turn the system's errors about ``path`` into NotSaved."""
     try:
         yield
-    except NotMade as error:  # of the file that was to take this name
-        raise NotMade(path, error.short, error.full) from error.__cause__
     except OSError as error:
-        if new:
-            raise NotMade(path, in_brief(error), error.errno in _FULL) from error
-        problem, cure = error.strerror or str(error), ""
+        problem = in_brief(error)
         if isinstance(error, BlockingIOError):
-            problem, cure = f"the story {error.strerror}", "close it there, and try again"
-        raise NotSaved(path, problem, error.errno in _FULL, cure) from error
+            problem = f"the story {error.strerror} — close it there, and try again"
+        raise NotSaved(path, problem) from error
 
 
 # -- names and the lock ------------------------------------------------------------------------------
@@ -295,7 +290,7 @@ class RowFile:
         """Note damage, and let every node that was read hang below the root."""
         self.rows.setdefault(("node", ROOT), Node(ROOT, None))
         nodes = {key: row for (table, key), row in self.rows.items() if table == "node"}
-        missing, displaced, fine = doubtful - nodes.keys(), set[int](), {ROOT}
+        lost, fine = doubtful - nodes.keys(), {ROOT}
         for start in nodes:
             walked, here = dict[int, None](), start
             while here not in fine and here not in walked and here in nodes:
@@ -303,12 +298,10 @@ class RowFile:
                 here = nodes[here].parent
             if here not in fine:  # its parent is lost, or it is its own ancestor
                 last = next(reversed(walked))
-                missing |= {here} - nodes.keys() - {None}
-                displaced.add(last)
+                lost |= {here} - nodes.keys() - {None}
                 nodes[last].parent = ROOT
             fine |= walked.keys()
-        ids = (tuple(sorted(some)) for some in (missing, displaced, doubtful & nodes.keys()))
-        self.damage = Damage(problem, len(nodes), *ids)
+        self.damage = Damage(problem, len(nodes), len(lost), tuple(sorted(doubtful & nodes.keys())))
 
 
 def write_story(
@@ -372,7 +365,8 @@ def read(path: Path, *, torn: bool | None = None) -> RowFile:
                     batch[intern(table), key] = _DECODERS[table](row) if row is not None else None
                 case {"srbwriter": int(version)} if good:
                     if version > VERSION:
-                        raise TooNew(path, version, VERSION)
+                        why = f"is of story version {version}, {VERSION} is the newest known here"
+                        raise TooNew(path, f"{why} — install a newer srbwriter")
                 case ["node", int(key), row] if fits(row) and row[0] == key:
                     batch["node", key] = node_of(row)
                     unsure.add(key)

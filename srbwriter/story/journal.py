@@ -67,7 +67,7 @@ def open_story(
                 with saving(path):
                     file = _bring_up_to_date(file, backups or paths.backup_dir())
             except NotSaved as error:  # the disk takes nothing now
-                words = f"{error.short}; its last words are kept until there is room"
+                words = f"{error.problem}; its last words are kept until there is room"
                 why = ReadOnly("closed", f"{name} was opened for reading only: {words}")
         for key in [key for key, row in file.rows.items() if row is None]:
             del file.rows[key]
@@ -137,7 +137,7 @@ class SaveState:
 
     def __str__(self) -> str:
         if self.trouble is not None:
-            return f"NOT SAVED: {self.seconds:.0f} s, {self.trouble.short}"
+            return f"NOT SAVED: {self.seconds:.0f} s, {self.trouble.problem.partition(' — ')[0]}"
         if self.saved:
             return "saved"
         return "saving" if self.seconds < 2 else f"saving for {self.seconds:.0f} s"
@@ -204,7 +204,7 @@ class Journal:
             self._wake.notify_all()
             self._wake.wait_for(lambda: (self._since or inf) > asked or self._failed > failed, timeout=60)
             if (self._since or inf) <= asked:
-                raise self._trouble or NotSaved(self.file.path, "the disk does not answer", full=False)
+                raise self._trouble or NotSaved(self.file.path, "the disk does not answer")
 
     def close(self) -> None:
         """Write everything and release the lock. Raises NotSaved; then the words are kept elsewhere."""
@@ -250,7 +250,7 @@ class Journal:
                     self._write(rows)
             except Exception as error:  # of whatever kind, the rows are kept
                 known = isinstance(error, NotSaved)
-                trouble = error if known else NotSaved(self.file.path, repr(error), full=False)
+                trouble = error if known else NotSaved(self.file.path, repr(error))
                 log.warning("not saved: %s", trouble)
                 with self._wake:
                     self._waiting = rows | self._waiting

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -151,17 +151,11 @@ def settings_from(values: JsonObject | None) -> StorySettings:
     return msgspec.convert(values or {}, StorySettings)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """Words that a story grew by, less those cut (so below 0 after much cutting), and seconds of writing."""
 
-    grown: int = 0
+    words: int = 0
     seconds: float = 0.0
-
-    @property
-    def words(self) -> int:
-        """Words the story grew by, at least 0."""
-        return max(0, self.grown)
 
 
 def as_object(value: JsonValue) -> JsonObject:
@@ -174,50 +168,38 @@ def as_list(value: JsonValue) -> list[JsonValue]:
     return cast(list[JsonValue], value) if isinstance(value, list) else []
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOnly:
+class ReadOnly(NamedTuple):
     """Why a story is read-only: a reason and a message."""
 
     reason: Literal["asked", "in use", "closed", "damaged"]
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class SecondFile:
+class SecondFile(NamedTuple):
     """Where both versions of a story are whose file another program replaced while it was open."""
 
     theirs: Path
     ours: Path
 
     def __str__(self) -> str:
-        ours = self.ours.name if self.ours.parent == self.theirs.parent else self.ours
         said = f"Another program changed {self.theirs.name} while it was open here."
-        return f"{said} That version stays there; yours is in {ours}."
+        return f"{said} That version stays there; yours is in {self.ours.name}."
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """The unreadable parts of a damaged file. Nodes whose parent was lost are below the root.
+class Damage(NamedTuple):
+    """What is left of a damaged file, in nodes. Those whose parent was lost are below the root.
 
     ``doubtful`` nodes were read, but may not be as they were written last.
     """
 
     problem: str
     read: int
-    missing: tuple[NodeId, ...] = ()
-    displaced: tuple[NodeId, ...] = ()
+    lost: int = 0
     doubtful: tuple[NodeId, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{self.problem}; {counted(self.read, 'node')} read"]
-        for nodes, words in (
-            (self.missing, "lost"),
-            (self.displaced, "without their place, below the root"),
-            (self.doubtful, "not as written, perhaps — read them over"),
-        ):
-            if nodes:
-                parts.append(f"nodes {', '.join(map(str, nodes))}: {words}")
-        return "; ".join(parts)
+        found = f"{self.problem}; {counted(self.read, 'node')} read, {self.lost} lost"
+        return f"{found}; read over: nodes {', '.join(map(str, self.doubtful))}" if self.doubtful else found
 
 
 def counted(number: int, noun: str) -> str:
@@ -229,50 +211,35 @@ class StoryError(Exception):
     """Base of the story's errors; ``str()`` is a message for the writer."""
 
 
-class NotAStory(StoryError):
-    """The file is not a story, missing, or exists already."""
+class Refused(StoryError):
+    """The verb cannot apply; the message says why."""
+
+
+class FileError(StoryError):
+    """A story's file is not as it should be; ``problem`` says how, without its name."""
+
+    words = "{}"
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem
-        super().__init__(f"{path}: {problem}")
+        super().__init__(f"{path}: {self.words.format(problem)}")
+
+
+class NotAStory(FileError):
+    """The file is not a story, missing, or exists already."""
 
 
 class TooNew(NotAStory):
     """The story was written by a later version; it is left untouched."""
 
-    def __init__(self, path: Path, version: int, known: int) -> None:
-        words = f"is of story version {version}, {known} is the newest known here"
-        super().__init__(path, f"{words} — install a newer srbwriter")
 
-
-class DamagedStory(StoryError):
+class DamagedStory(FileError):
     """Part of the file cannot be read. Opening it again recovers the rest."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path, self.problem = path, problem
-        cure = "open it in the app: `r` there continues in a copy with what is left"
-        super().__init__(f"{path}: the file is damaged ({problem}) — {cure}")
+    words = "the file is damaged ({}) — open it in the app: `r` there continues in a copy with what is left"
 
 
-class Refused(StoryError):
-    """The verb cannot apply; the message says why."""
+class NotSaved(FileError):
+    """The disk did not take the words; ``problem`` says why, and the cure behind a dash."""
 
-
-class NotSaved(StoryError):
-    """The disk did not take the words; nothing of the verb has happened."""
-
-    def __init__(self, path: Path, problem: str, full: bool, cure: str = "") -> None:
-        self.path, self.full = path, full
-        self.short = "the disk is full" if full else problem
-        usual = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
-        cure = cure or usual
-        super().__init__(f"{path}: not saved, {problem} — {cure}; nothing is lost while the program runs")
-
-
-class NotMade(NotSaved):
-    """There was no place for a new story file, and nothing is left of it; ``words`` say why, and the cure."""
-
-    def __init__(self, path: Path, words: str, full: bool) -> None:
-        super().__init__(path, words, full)
-        self.short = words
-        self.args = (f"{path}: no story can be made there, {words}",)
+    words = "not saved, {}"

@@ -286,7 +286,7 @@ class Tree:
         for day, more, time_more in ((day_of(at), words, 0.0), (day_of(now), 0, seconds)):
             if more or time_more:
                 old = self._days.get(day, Progress())
-                self._store("day", day, Progress(old.grown + more, old.seconds + time_more))
+                self._store("day", day, Progress(old.words + more, old.seconds + time_more))
 
     # -- undo --------------------------------------------------------------------------------------
 

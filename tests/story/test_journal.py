@@ -195,7 +195,7 @@ def test_a_full_disk_is_said_and_tried_again(file: Path, full: Callable[[bool], 
             story.flush()
         assert (
             story.save_state.trouble is not None
-            and story.save_state.trouble.short == "the disk is full"
+            and story.save_state.trouble.problem.startswith("the disk is full — ")
             and "NOT SAVED" in str(story.save_state)
         )
         assert story.rescue is not None

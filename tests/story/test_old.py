@@ -36,7 +36,7 @@ def test_an_old_story_is_the_same(name: str, tmp_path: Path) -> None:
             days = {
                 day: (done["typed"] + done["picked"], done["seconds"]) for day, done in seen["days"].items()
             }
-            assert {day: (done.grown, done.seconds) for day, done in story.days().items()} == days
+            assert {day: (done.words, done.seconds) for day, done in story.days().items()} == days
             for node, old in zip(story.nodes(list(story.reading_order())), seen["tree"], strict=True):
                 number, parent, author, text, note, tags, bookmark, visited, _, model, seed, *rest = old
                 assert (node.id, node.parent, node.author) == (number, parent, author)

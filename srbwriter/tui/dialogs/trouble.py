@@ -20,11 +20,14 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
     left, good = sum(node.count.words for node in story), newest_good(folder)
     passages = counted(damage.read, "passage")
     kept = f"{counted(left, 'word')} in {passages}" if left else "no word of it can be read"
+    lost = "no whole passage" if damage.doubtful else damage.problem
+    if damage.lost:
+        lost = f"{counted(damage.lost, 'whole passage')}; what followed is at the beginning of the story now"
     lines = [
         "This story's file is damaged",
         f"{story.file}\n",
         f"What is left: {kept}",
-        f"What is lost: {_lost_words(damage)}",
+        f"What is lost: {lost}",
     ]
     if damage.doubtful:
         texts = (" ".join(story.node(node).text.split()) for node in damage.doubtful[:5])
@@ -44,17 +47,6 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
     if left:
         answers["r"] = "continues in a copy beside it, with what is left"
     return "\n".join(lines), {**answers, "enter": "reads what is left"}, good
-
-
-def _lost_words(damage: Damage) -> str:
-    """Describe the part of the story that is lost, as far as that is known."""
-    parts: list[str] = []
-    if damage.missing:
-        parts.append(counted(len(damage.missing), "whole passage"))
-    if damage.displaced:
-        passages = counted(len(damage.displaced), "passage")
-        parts.append(f"the place of {passages}, now at the beginning of the story")
-    return "; ".join(parts) or ("no whole passage" if damage.doubtful else damage.problem)
 
 
 def crash_words(error: BaseException) -> str:

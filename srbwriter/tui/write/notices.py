@@ -38,7 +38,7 @@ class Notices:
             screen.notify(words, severity="error")  # not a dialog, which would catch the writer's typing
         trouble = story.save_state.trouble
         if self._is_new("trouble", type(trouble) if trouble else None) and trouble is not None:
-            words = f"Could not save: {trouble.short}. Your words are kept; retrying."
+            words = f"Could not save: {trouble.problem}. Your words are kept; retrying."
             screen.notify(words, severity="error")
         second = story.second_file  # another program has replaced the story's file
         if self._is_new("second", second) and second is not None:

@@ -74,7 +74,7 @@ def left(session: Session, work: str = "") -> tuple[str, ...]:
 
 def right(session: Session, goal: int) -> tuple[str, ...]:
     """Return save state, word count, and today's words with a bar to the goal."""
-    done_today = session.story.today().words
+    done_today = max(0, session.story.today().words)
     share = done_today / goal if goal else 0
     today = f"{done_today}/{goal} today {bar(share, 8)}" if goal else f"{done_today} today"
     return session.save_state, counted(session.story.words(session.node), "word"), today
