@@ -16,10 +16,11 @@ from typing import Self
 from srbwriter.story import library, outline
 from srbwriter.story.disk import FileLock, RowFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, draft_of, rows_of
-from srbwriter.story.edits import Edit, same_start
+from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
+    ROOT,
     Author,
     Damage,
     JsonObject,
@@ -37,7 +38,7 @@ from srbwriter.story.node import Node
 from srbwriter.story.spans import changed, fit, part_of, plain, tidy
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Action, Rows
-from srbwriter.story.words import well_formed, words_of
+from srbwriter.story.words import well_formed
 
 
 class Story(TextTree):
@@ -229,13 +230,10 @@ class Story(TextTree):
             if at is not None and not 0 < at <= len(found.text):
                 raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
             self.set(found, visited=True)
-            if at is not None and at < len(found.text):
-                spans = part_of(found.spans, 0, at, self.token_sizes)
-                found = self.add_node(
-                    found.parent, spans, found.author, like=found, place=found.place, undone=State.ABSORBED,
-                    meta=found.meta, finish_reason="cut",
-                )  # fmt: skip
-            return self._picked(action, found)
+            if at in (None, len(found.text)):
+                return self._picked(action, found)
+            part = found.text[:at]
+            return self.pick_as(found.parent or ROOT, part, part, node)
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
         """Pick ``text``, an edited version of a model's ``original``, in a new node below ``parent``.
@@ -246,26 +244,20 @@ class Story(TextTree):
         with self.verb("pick", parent) as action:
             self.check_unwritten(self.check_living(parent, below_bin=True))
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
-            spans, place = plain(original, "model"), self.last_place(parent)
-            if below:
-                whole = tidy(span for node in below for span in node.spans)
-                spans = part_of(whole, 0, len(original), self.token_sizes)
-                place = below[0].place
-            spans = changed(spans, well_formed(text), "writer", self.token_sizes)
-            author: Author = "model" if text == original else "edited"
-            like = below[0] if below else None
-            return self._picked(action, self.add_node(parent, spans, author, like=like, place=place))
+            first, place = (below[0], below[0].place) if below else (None, self.last_place(parent))
+            whole = tidy(span for node in below for span in node.spans) or plain(original, "model")
+            begun = part_of(whole, 0, len(original), self.token_sizes)
+            spans = changed(begun, well_formed(text), "writer", self.token_sizes)
+            author, undone = first.author if first is not None else "model", State.ABSORBED
+            if text != original:
+                author, undone = "edited", State.BINNED
+            made = self.add_node(parent, spans, author, like=first, place=place, undone=undone)
+            return self._picked(action, made)
 
     def _picked(self, action: Action, node: Node) -> NodeId:
-        """Go to ``node``, and count its words, but for those that the writer typed."""
+        """Go to ``node``, and count the words by which the text is longer there."""
         self._take_out_of_bin(node.id)
-        line, before = self.line(node.id), self.line(action.was)
-        shared = sum(new is old for new, old in zip(line, before, strict=False))
-        first = [there[shared].text for there in (line, before) if len(there) > shared]
-        there = words_of(first[0][: same_start(*first)]) if len(first) == 2 else 0  # a part of it is there
-        typed = sum(n.count.words for n in line[shared:] if n.author not in ("model", "edited"))
-        fresh = self.words(node.id) - self.words(line[shared - 1].id)
-        action.words = max(0, fresh - there - typed)
+        action.words = max(0, self.words(node.id) - self.words(action.was))
         action.became = node.id
         return node.id
 
@@ -313,22 +305,28 @@ class Story(TextTree):
         one. Returns where its line begins.
         """
         with self.verb("heading", self.current):
-            if (here := next((c for c in self.outline() if c.begin <= place <= c.end), None)) is not None:
-                self.replace(Edit(here.begin, here.end, outline.heading_of(title, here.level or 1)))
-                return here.begin
-            at, words = outline.heading_at(self.text(self.current), place, title)
-            self.replace(Edit(at, at, words))
-            return at + len(words) - len(words.lstrip("\n"))
+            edit = outline.heading_edit(self.text(self.current), place, title)
+            self.replace(edit)
+            return edit.start + len(edit.text) - len(edit.text.lstrip("\n"))
 
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.
 
-        Nodes keep numbers, tokens and marks. What was not picked stays below the node that it follows. A node
-        of two chapters stays as it is; copies of its parts move.
+        The first of the two is cut out of the text, and put in behind the other with its tokens.
         Returns the character at which the chapter starts now. Raises Refused without such a chapter.
         """
         with self.verb("move_chapter", self.current):
-            return outline.move_chapter(self, place, later)
+            text, spans, at = self.text(self.current), list[Span](), 0
+            first, second, end = outline.neighbours(text, place, later)
+            for node in self.line(self.current):
+                low, high = max(first - at, 0), min(second - at, len(node.text))
+                spans += part_of(node.spans, low, high, self.token_sizes) if low < high else ()
+                at += len(node.text)
+            ending = text[second:end][-2:]
+            gap = "\n\n"[len(ending) - len(ending.rstrip("\n")) :]  # missing at the end of a text
+            moved = tidy([*plain(gap, "writer"), *spans])
+            self._change([Edit(first, second, ""), Edit(end, end, "")], [(), moved], typed=False)
+            return first + (end - second + len(gap)) * later
 
     # -- branches that a model writes --------------------------------------------------------------
 

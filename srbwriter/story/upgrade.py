@@ -84,7 +84,7 @@ def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> No
         while path[0].parent is not None:
             path.insert(0, nodes[path[0].parent])
         text = "".join(node.text for node in path)
-        at, heading = heading_at(text, len(text) - len(path[-1].text.lstrip()), title)
+        at, _, heading = heading_at(text, len(text) - len(path[-1].text.lstrip()), title)
         there = text[at:].partition("\n")[0]
         if heading_line(there) or (not title and (is_scene_break(there) or not text[:at].strip())):
             continue  # it has one, or is a scene at the very beginning, which has no break before it

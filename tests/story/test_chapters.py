@@ -49,18 +49,43 @@ def test_a_chapter_at_the_end_begins_behind_the_last_paragraph(story: Story) -> 
 
 def test_chapters_change_places_with_their_tokens(story: Story) -> None:
     story.token_sizes = sizes
-    story.append("# One\n\nIt rained.\n\n")
-    [two] = generated(story, story.current, "# Two\n\nHe ran. She hid.")
+    story.append("Before.\n\n")
+    [one, rest] = generated(story, story.current, "# One\n\nIt rained.\n\n", "No.")
+    story.pick(one)
+    [two, other] = generated(story, one, "# Two\n\nHe ran. She hid.", "Another way.")
     story.pick(two)
-    other = story.add(story.node(two).parent or ROOT, ["Another way."])[0]
-    text = story.text(story.current)
-    place = story.move_chapter(text.index("He ran"), later=False)
-    assert place == 0
-    assert story.text(story.current) == "# Two\n\nHe ran. She hid.\n\n# One\n\nIt rained.\n\n"
-    assert story.node(two).spans[0].ids
-    assert story.text(other).endswith("It rained.\n\nAnother way.")
+    text, node = story.text(story.current), story.current
+    assert story.move_chapter(text.index("He ran"), later=False) == len("Before.\n\n")
+    moved = "Before.\n\n# Two\n\nHe ran. She hid.\n\n# One\n\nIt rained.\n\n"
+    assert story.text(story.current) == moved
+    spans = [span for node in story.line(story.current) for span in node.spans]
+    assert sum(len(span.ids) for span in spans) >= len(text) // 3 - 4, "tokens move with the words"
+    assert all(story.is_living(branch) for branch in (one, two, other, rest))
+    assert story.text(one) == "Before.\n\n# One\n\nIt rained.\n\n" and story.node(two).text in text
     with pytest.raises(Refused, match="first chapter"):
-        story.move_chapter(0, later=False)
+        story.move_chapter(moved.index("He ran"), later=False)
+    with pytest.raises(Refused, match="last chapter"):
+        story.move_chapter(len(moved), later=True)
+    with pytest.raises(Refused, match="into a chapter"):
+        story.move_chapter(0, later=True)
+    story.undo()
+    assert (story.text(story.current), story.current) == (text, node)
+    assert story.text(other).endswith("It rained.\n\nAnother way.")
+    story.redo()
+    assert story.text(story.current) == moved
+
+
+@pytest.mark.parametrize("place", range(1, 36, 5))
+@pytest.mark.parametrize("later", [False, True])
+def test_a_scene_moves_wherever_the_nodes_of_the_text_begin(story: Story, place: int, later: bool) -> None:
+    scenes = ["* * *\nOne.\n\n", "* * *\nTwo two.\n\n", "* * *\nThree."]
+    text = "".join(scenes)
+    [node] = generated(story, ROOT, text[:place])
+    story.pick(node)
+    story.add(story.current, [text[place:]], stand=True)
+    at = story.move_chapter(text.index("Two"), later=later)
+    wanted = [scenes[1], scenes[0], scenes[2]] if not later else [scenes[0], scenes[2] + "\n\n", scenes[1]]
+    assert story.text(story.current) == "".join(wanted) and at == "".join(wanted).index(scenes[1])
     story.undo()
     assert story.text(story.current) == text
 
