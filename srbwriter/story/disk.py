@@ -61,7 +61,7 @@ _TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
 _CLOSED = "access is not permitted — change the permissions, or choose another place"
 _IN_THE_WAY = "a file is where a folder should be — check the name, or choose another place"
 _CURES = {
-    errno.ENOENT: "there is no such file — check the name",
+    errno.ENOENT: "there is no such file — check the name, and that its disk is there",
     errno.ENOTDIR: _IN_THE_WAY,
     errno.EEXIST: _IN_THE_WAY,
     errno.EISDIR: "is a folder — name a file in it",

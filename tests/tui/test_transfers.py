@@ -121,7 +121,7 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
 
 
 UNREADABLE = {
-    "absent.json": (None, "absent.json: there is no such file — check the name"),
+    "absent.json": (None, "absent.json: there is no such file — check the name, and that its disk is there"),
     "cut.json": (b'{"text": "a", "children": [{"text": ', "cut.json: at "),
     "binary.json": (b"\0\1\2", "has zeros in it, and no text has"),
 }
