@@ -193,7 +193,6 @@ def _facts(story: Story) -> dict[str, Any]:
         words[node.author] += node.count.words
     return {
         **story.properties,
-        "id": story.id,
         "file": str(story.file),
         "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),
         "words": story.words(story.current),

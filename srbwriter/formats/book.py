@@ -16,8 +16,7 @@ from html import escape
 
 from srbwriter.formats.blocks import NOTE, BookChapter, chapters, plain_title
 from srbwriter.formats.inline import Inline, inlines
-from srbwriter.story.draft import StoryDraft
-from srbwriter.story.languages import language_tag
+from srbwriter.story.draft import StoryDraft, language_tag
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)

@@ -161,7 +161,7 @@ class Session:
         else:
             self._loader.close()
         self._recorder.close()
-        kept = self.story.rescue is not None
+        kept = self.story.save_state.rescue is not None
         try:
             self.story.close()
         except StoryError as error:

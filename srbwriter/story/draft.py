@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from dataclasses import dataclass, field
+from os import environ
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import ROOT, JsonObject, NodeId, Progress, State
 from srbwriter.story.node import Node
 from srbwriter.story.tree import Rows
 
 if TYPE_CHECKING:
     from srbwriter.story.story import Story
+
+_TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]{1,8})*", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -67,21 +70,27 @@ def draft_of(story: Story) -> StoryDraft:
                 continue  # other absorbed nodes are the parents of binned ones
             nodes[node.id] = copy(node)
             stack.extend(reversed(below))
-        said = story.properties
-        return StoryDraft(
-            nodes, story.current, said["title"], said["author"], said["language"], story.id, story.values(),
-            story.days(),
-        )  # fmt: skip
+        title, author, language, uuid = story.properties.values()
+        return StoryDraft(nodes, story.current, title, author, language, uuid, story.values(), story.days())
 
 
 def rows_of(draft: StoryDraft) -> Rows:
     """Return the rows of a story for ``draft``."""
-    language = language_tag(draft.language) or draft.language or default_language()
     values: JsonObject = {
-        "title": draft.title, "author": draft.byline, "language": language, "current": draft.current,
-        "uuid": str(uuid4()),
-        "draft": {"id": draft.id},
+        "title": draft.title, "author": draft.byline, "language": draft.language or default_language(),
+        "current": draft.current, "uuid": str(uuid4()), "draft": {"id": draft.id},
     } | {f"x-{key}": value for key, value in draft.values.items()}  # fmt: skip
-    rows: Rows = {("value", key): value for key, value in values.items()}
-    rows |= {("day", day): done for day, done in draft.days.items()}
-    return rows | {("node", number): node for number, node in draft.nodes.items()}
+    tables = {"value": values, "day": draft.days, "node": draft.nodes}
+    return {(table, key): row for table, rows in tables.items() for key, row in rows.items()}
+
+
+def language_tag(words: str) -> str | None:
+    """Return the tag (BCP 47) for a tag or a locale (``pt_BR.UTF-8``); None for anything else."""
+    tag = re.sub(r"[.@].*", "", words.strip()).replace("_", "-")
+    return tag if _TAG.fullmatch(tag) else None
+
+
+def default_language() -> str:
+    """Return the language of the locale; English if it has none."""
+    names = map(environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))  # the first that is set counts
+    return language_tag(next(filter(None, names), "")) or "en"

@@ -39,9 +39,7 @@ SPARE = 2**20
 # -- open --------------------------------------------------------------------------------------------
 
 
-def open_story(
-    path: Path, *, readonly: bool, backups: Path | None = None, lock: FileLock | None = None
-) -> RowFile:
+def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = None) -> RowFile:
     """Read the story at ``path``, for writing if that is possible and ``readonly`` is false.
 
     ``lock`` is its lock if the caller has it. Raises NotAStory, TooNew or DamagedStory.
@@ -65,7 +63,7 @@ def open_story(
         elif lock is not None:
             try:
                 with saving(path):
-                    file = _bring_up_to_date(file, backups or paths.backup_dir())
+                    file = _bring_up_to_date(file)
             except NotSaved as error:  # the disk takes nothing now
                 words = f"{error.problem}; its last words are kept until there is room"
                 why = ReadOnly("closed", f"{name} was opened for reading only: {words}")
@@ -93,7 +91,7 @@ def create_story(path: Path, rows: Rows) -> RowFile:
     return file
 
 
-def _bring_up_to_date(file: RowFile, backups: Path) -> RowFile:
+def _bring_up_to_date(file: RowFile) -> RowFile:
     """Upgrade a file of an older version, and take up the changes that another program has left.
 
     That program was killed, or its disk took no words. The file holds its changes, unless their last token is
@@ -102,7 +100,7 @@ def _bring_up_to_date(file: RowFile, backups: Path) -> RowFile:
     """
     path, kept = file.path, RowFile(disk.changes_of(file.path))
     if not file.token:
-        folder = library.own_folder(file.rows.get(("value", "uuid")), path, backups)
+        folder = library.own_folder(file.rows.get(("value", "uuid")), path, paths.backup_dir())
         library.snapshot(path, folder, "before the upgrade from version 7")
         file = write_story(path, file.rows, instead=file)
         for suffix in ("-wal", "-shm", "-journal"):
@@ -129,11 +127,15 @@ def _bring_up_to_date(file: RowFile, backups: Path) -> RowFile:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Whether all changes are on the disk; otherwise the age of the oldest one, and the problem."""
+    """Whether all changes are on the disk; otherwise the age of the oldest one, and the problem.
+
+    ``rescue`` is the file with the words that the story's disk does not take.
+    """
 
     saved: bool
     seconds: float = 0.0
     trouble: NotSaved | None = None
+    rescue: Path | None = None
 
     def __str__(self) -> str:
         if self.trouble is not None:
@@ -187,12 +189,8 @@ class Journal:
     def state(self) -> SaveState:
         with self._wake:
             age = time.monotonic() - self._since if self._since is not None else 0.0
-            return SaveState(self._since is None, age, self._trouble)
-
-    @property
-    def rescue(self) -> Path | None:
-        """The file with the words that the story's disk does not take; None if there is none."""
-        return changes.path if (changes := self._changes) and self._trouble else None
+            rescue = changes.path if (changes := self._changes) and self._trouble else None
+            return SaveState(self._since is None, age, self._trouble, rescue)
 
     def flush(self) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from srbwriter.story import library, outline
 from srbwriter.story.disk import FileLock, RowFile, saving, state_of
-from srbwriter.story.draft import StoryDraft, draft_of, rows_of
+from srbwriter.story.draft import StoryDraft, default_language, language_tag, rows_of
 from srbwriter.story.edits import Edit
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
-from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
     Author,
-    Damage,
     JsonObject,
     JsonValue,
     NodeId,
@@ -48,12 +45,8 @@ class Story(TextTree):
         super().__init__()
         self.file = opened.path
         """The story file: a second one, after another program has replaced the first."""
-        self.second_file: SecondFile | None = None
-        self.damage: Damage | None = None
-        """The unreadable parts of a damaged file; None for an intact one."""
         self._journal: Journal | None = None
         self._seen: object = None
-        self._shown: JsonObject = {}
         self._show(opened)
 
     def _show(self, opened: RowFile) -> None:
@@ -97,13 +90,13 @@ class Story(TextTree):
             return cls(create_story(Path(path), rows_of(draft)))
 
     @classmethod
-    def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
+    def open(cls, path: Path | str, *, readonly: bool = False) -> Story:
         """Open an existing story. If it cannot be written to, :attr:`read_only` says why.
 
-        Before a story of an older version is upgraded, a copy of it goes below ``backups`` (the program's own
-        backup folder by default). Raises NotAStory, TooNew, or NotSaved without room for the upgrade.
+        Before a story of an older version is upgraded, a copy of it goes to the backups. Raises NotAStory,
+        TooNew, or NotSaved without room for the upgrade.
         """
-        return cls(open_story(Path(path), readonly=readonly, backups=backups))
+        return cls(open_story(Path(path), readonly=readonly))
 
     def close(self) -> None:
         """Write everything and close the file. Raises NotSaved; then the words are kept elsewhere."""
@@ -134,25 +127,19 @@ class Story(TextTree):
         """
         if self.read_only is None or self.read_only.reason != "in use":
             return False
-        now, lock = state_of(self.file), None
+        if (now := state_of(self.file)) is None:
+            return False  # it was moved or deleted there
+        lock = None
         with suppress(OSError):
             lock = FileLock(self.file)
-        if now is None or (lock is None and now == self._seen):
-            if lock is not None:  # the story was moved or deleted there
-                lock.close()
+        if lock is None and now == self._seen:
             return False
-        opened = open_story(self.file, readonly=lock is None, lock=lock)
-        opened.read_only = self.read_only if lock is None else opened.read_only
+        opened = open_story(self.file, lock=lock)
         with self.lock:
             self._seen = now
             self._show(opened)
             self.changes += 1
         return True
-
-    @property
-    def rescue(self) -> Path | None:
-        """The file with the words that the disk does not take; None if there is none."""
-        return self._journal.rescue if self._journal is not None else None
 
     # -- the story ---------------------------------------------------------------------------------
 
@@ -162,29 +149,24 @@ class Story(TextTree):
 
     @property
     def properties(self) -> dict[str, str]:
-        """Title, author and language (BCP 47); without one of its own, the story has that of the locale."""
+        """Title, author, language (BCP 47; that of the locale if it has none), and the UUID of exports."""
         found = {key: str(self._values.get(key) or "") for key in ("title", "author", "language")}
-        return found | {"language": found["language"] or default_language()}
-
-    @property
-    def id(self) -> str:
-        """The UUID of the story, which exported books carry."""
-        return str(as_object(self._values.get("draft")).get("id") or self._values.get("uuid", ""))
+        uuid = as_object(self._values.get("draft")).get("id") or self._values.get("uuid", "")
+        return found | {"language": found["language"] or default_language(), "id": str(uuid)}
 
     def set_properties(self, **given: str) -> None:
         """Set some of title, author and language; an empty language is that of the locale.
 
         Raises Refused for an empty title, and for a language without a BCP 47 tag.
         """
-        given = {key: " ".join(well_formed(words).split()) for key, words in given.items()}
-        if given.get("title") == "":
-            raise Refused("a story needs a title, and this one has no letter in it")
-        if wanted := given.get("language"):
-            given["language"] = language_tag(wanted) or ""
-            if not given["language"]:
-                raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
         with self.together():
-            for key, value in given.items():
+            for key, words in given.items():
+                words = " ".join(well_formed(words).split())
+                if key == "title" and not words:
+                    raise Refused("a story needs a title, and this one has no letter in it")
+                value = language_tag(words) if words and key == "language" else words
+                if value is None:
+                    raise Refused(f"{words} is no language tag; one is written en, de or pt-BR")
                 self.put(key, value)
 
     def put_value(self, key: str, value: JsonValue, *, local: bool = False) -> None:
@@ -369,13 +351,3 @@ class Story(TextTree):
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
         return library.own_folder(self._values.get("uuid"), self.file, folder)
-
-    def snapshot(self, folder: Path, name: str) -> Path:
-        """Save a named copy below ``folder``, which is never removed. Raises NotSaved."""
-        self.flush()
-        return library.snapshot(self.file, self.backup_folder(folder), name)
-
-    def recover(self, target: Path, title: str) -> Path:
-        """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
-        Story.from_draft(target, replace(draft_of(self), title=title)).close()
-        return target

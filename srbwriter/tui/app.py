@@ -321,7 +321,7 @@ class App(FailingApp):
     async def _ask_before_leaving(self, error: StoryError) -> None:
         answers = {"r": "tries again", "escape": "stays"}
         question = str(error)
-        if (rescue := self.session.story.rescue) is not None:
+        if (rescue := self.session.story.save_state.rescue) is not None:
             answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
             question = f"{error}\nYour last words are in {rescue}, and are read from there."
 

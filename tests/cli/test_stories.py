@@ -187,7 +187,7 @@ def test_author_and_language_are_shown_and_set(run: Any) -> None:
 def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
     path = make(text="It was autumn.")
     with Story.open(path) as story:
-        identity, text = story.id, story.text(story.current)
+        identity, text = story.properties["id"], story.text(story.current)
     other = make("The Mill")
     code, out, err = run("delete", "orchard")
     assert code == Exit.OK and f"srbwriter backup restore '{out.strip()}' brings it back" in err
@@ -201,7 +201,8 @@ def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
     code, out, _ = run("backup", "restore", str(kept))
     assert code == Exit.OK and Path(out.strip()) == path and not kept.exists()
     with Story.open(path) as story:
-        assert (story.title, story.id, story.text(story.current)) == ("The Orchard", identity, text)
+        assert (story.title, story.properties["id"]) == ("The Orchard", identity)
+        assert story.text(story.current) == text
 
 
 def test_a_story_that_is_open_is_neither_deleted_nor_renamed(run: Any) -> None:

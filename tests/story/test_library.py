@@ -40,9 +40,14 @@ def test_two_snapshots_of_a_second_have_two_names(story: Story, tmp_path: Path) 
     assert len(taken) == len(library.backups(tmp_path)) == 3
 
 
+def snapshot(story: Story, folder: Path, name: str) -> Path:
+    story.flush()
+    return library.snapshot(story.file, story.backup_folder(folder), name)
+
+
 def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_path: Path) -> None:
     story.append("first")
-    [taken] = [story.snapshot(tmp_path / "b", "before the storm")]
+    taken = snapshot(story, tmp_path / "b", "before the storm")
     with pytest.raises(NotAStory, match="already"):
         library.copy_story(story.file, taken)
     story.append(" second")
@@ -56,7 +61,7 @@ def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_p
 
 def test_a_copy_whose_middle_is_damaged_is_not_offered(story: Story, tmp_path: Path) -> None:
     story.append("It rained on the quay.")
-    good, bad = (story.snapshot(tmp_path / "b", name) for name in ("a", "b"))
+    good, bad = (snapshot(story, tmp_path / "b", name) for name in ("a", "b"))
     bad.write_bytes(bad.read_bytes().replace(b"quay", b"q\xff\xffy"))
     found = library.newest_good(good.parent)
     assert found is not None and found.path == good

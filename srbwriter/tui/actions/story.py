@@ -209,8 +209,9 @@ async def snapshot(screen: WriteScreen) -> None:
     name = await screen.app.ask(Ask("Name for the copy of the story as it is now"))
     if name is not None:
         screen.keep_view()
-        screen.session.keep()
-        file = screen.session.story.snapshot(paths.backup_dir(), name)
+        screen.session.save()
+        story = screen.session.story
+        file = library.snapshot(story.file, story.backup_folder(paths.backup_dir()), name)
         screen.notify(f"Saved a copy of the story: {file}.")
 
 

@@ -6,12 +6,14 @@ A read-only story accepts no typing at all, so that no typed text is lost.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
 from srbwriter.story import ReadOnly, Story, StoryError, library
+from srbwriter.story.draft import draft_of
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
@@ -96,10 +98,11 @@ async def tell_damage(screen: WriteScreen) -> None:
 def _recover(screen: WriteScreen) -> None:
     """Continue in a new story with the readable parts; the damaged file stays as it is."""
     story = screen.session.story
-    title = f"{story.title or story.file.stem} (recovered)"
+    draft = replace(draft_of(story), title=f"{story.title or story.file.stem} (recovered)")
     try:
-        made = story.recover(library.free_path(story.file.parent, title), title)
+        made = Story.from_draft(library.free_path(story.file.parent, draft.title), draft)
     except StoryError:  # the folder cannot be written, perhaps because its disk is failing
-        paths.make_folder(paths.library_dir())
-        made = story.recover(library.free_path(paths.library_dir(), title), title)
-    screen.app.open_story(made, [f"This is {made}, made from the readable parts of {story.file.name}."])
+        made = Story.from_draft(library.free_path(paths.library_dir(), draft.title), draft)
+    made.close()
+    words = f"This is {made.file}, made from the readable parts of {story.file.name}."
+    screen.app.open_story(made.file, [words])
