@@ -24,7 +24,7 @@ from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
 from srbwriter.story.disk import Taken, in_brief, place, remove, saving, write_story
-from srbwriter.story.draft import StoryDraft, draft_of, rows_of
+from srbwriter.story.draft import StoryDraft, rows_of
 from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
 from srbwriter.story.story import Story
 
@@ -59,7 +59,7 @@ def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tup
         if story.damage is not None:
             raise DamagedStory(story.file, str(story.damage))
         progress(0.1)
-        draft = draft_of(story)
+        draft = story.draft()
     progress(0.75)
     return draft.title, formats.write(draft, form)
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from copy import copy
 from dataclasses import dataclass, field
 from os import environ
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
-from srbwriter.story.model import ROOT, JsonObject, NodeId, Progress, State
+from srbwriter.story.model import ROOT, JsonObject, NodeId, Progress
 from srbwriter.story.node import Node
 from srbwriter.story.tree import Rows
-
-if TYPE_CHECKING:
-    from srbwriter.story.story import Story
 
 _TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]{1,8})*", re.IGNORECASE)
 
@@ -57,21 +53,6 @@ class StoryDraft:
     def text(self) -> str:
         """The story from the root to the current node."""
         return "".join(node.text for node in self.path)
-
-
-def draft_of(story: Story) -> StoryDraft:
-    """Return a copy of the whole tree as it is now, with the bin, but without what only undo needs."""
-    with story.lock:
-        nodes, stack = dict[NodeId, Node](), [ROOT]
-        while stack:
-            node = story.node(stack.pop())
-            below = story.all_children(node.id)
-            if node.state == State.ABSORBED and all(n.state == State.ABSORBED for n in story.nodes(below)):
-                continue  # other absorbed nodes are the parents of binned ones
-            nodes[node.id] = copy(node)
-            stack.extend(reversed(below))
-        title, author, language, uuid = story.properties.values()
-        return StoryDraft(nodes, story.current, title, author, language, uuid, story.values(), story.days())
 
 
 def rows_of(draft: StoryDraft) -> Rows:

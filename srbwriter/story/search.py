@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from operator import attrgetter
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import regex
@@ -63,12 +63,9 @@ def matches(
 
 def _places(line: str, case: bool) -> dict[int, int]:
     """Return where letters begin in the form in which ``line`` is compared → in the line itself."""
-    places, at = dict[int, int](), 0
-    for cluster in _CLUSTER.finditer(line):
-        if part := alike(cluster[0], case):
-            places[at] = cluster.start()
-        at += len(part)
-    return {**places, at: len(line)}
+    letters = _CLUSTER.findall(line)
+    compared = accumulate((len(alike(letter, case)) for letter in letters), initial=0)
+    return dict(zip(compared, accumulate(map(len, letters), initial=0), strict=True))
 
 
 def search_tree(tree: Tree, query: str, limit: int = 50) -> dict[NodeId, str]:
@@ -79,7 +76,7 @@ def search_tree(tree: Tree, query: str, limit: int = 50) -> dict[NodeId, str]:
     terms = [" ".join(alike(phrase or word).split()) for phrase, word in _PART.findall(query)]
     terms = [term for term in terms if any(map(str.isalnum, term))]
     hits: dict[NodeId, str] = {}
-    for node in sorted(tree, key=attrgetter("id"), reverse=True) if terms else ():
+    for node in sorted(tree, key=lambda node: -node.id) if terms else ():
         text, compared = node.text, alike(node.text, False)
         if not all(term in compared for term in terms):
             continue

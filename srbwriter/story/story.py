@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from srbwriter.story import library, outline
 from srbwriter.story.disk import FileLock, RowFile, saving, state_of
@@ -141,6 +142,24 @@ class Story(TextTree):
             self.changes += 1
         return True
 
+    def backup_folder(self, folder: Path) -> Path:
+        """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
+        return library.own_folder(self._values.get("uuid"), self.file, folder)
+
+    def draft(self) -> StoryDraft:
+        """Return a copy of the whole tree as it is now, with the bin, but without what only undo needs."""
+        with self.lock:
+            nodes, stack = dict[NodeId, Node](), [ROOT]
+            while stack:
+                node = self.node(stack.pop())
+                below = self.all_children(node.id)
+                if node.state == State.ABSORBED and all(n.state == State.ABSORBED for n in self.nodes(below)):
+                    continue  # other absorbed nodes are the parents of binned ones
+                nodes[node.id] = copy(node)
+                stack.extend(reversed(below))
+            title, author, language, uuid = self.properties.values()
+            return StoryDraft(nodes, self.current, title, author, language, uuid, self.values(), self.days())
+
     # -- the story ---------------------------------------------------------------------------------
 
     @property
@@ -191,13 +210,11 @@ class Story(TextTree):
     ) -> list[NodeId]:
         """Add ``texts`` as branches below ``parent``; with ``stand``, move to the last one.
 
-        Text by "imported" does not count as written today, nor by "model" before it is picked.
+        It does not count as written today.
         """
         with self.verb("add", parent) as action:
             self.check_unwritten(self.check_living(parent))
             made = [self.add_node(parent, plain(well_formed(t), author), author) for t in texts]
-            if author in ("writer", "edited"):
-                action.words += sum(node.count[0] for node in made)
             if stand and made:
                 action.became = made[-1].id
             return [node.id for node in made]
@@ -226,26 +243,21 @@ class Story(TextTree):
         with self.verb("pick", parent) as action:
             self.check_unwritten(self.check_living(parent, below_bin=True))
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
-            first, place = (below[0], below[0].place) if below else (None, self.last_place(parent))
+            first = below[0] if below else None
             whole = tidy(span for node in below for span in node.spans) or plain(original, "model")
             begun = part_of(whole, 0, len(original), self.token_sizes)
             spans = changed(begun, well_formed(text), "writer", self.token_sizes)
             author, undone = first.author if first is not None else "model", State.ABSORBED
             if text != original:
                 author, undone = "edited", State.BINNED
-            made = self.add_node(parent, spans, author, like=first, place=place, undone=undone)
-            return self._picked(action, made)
+            return self._picked(action, self.add_node(parent, spans, author, like=first, undone=undone))
 
     def _picked(self, action: Action, node: Node) -> NodeId:
         """Go to ``node``, and count the words by which the text is longer there."""
-        self._take_out_of_bin(node.id)
+        self.restore(node.id)
         action.words = max(0, self.words(node.id) - self.words(action.was))
         action.became = node.id
         return node.id
-
-    def _take_out_of_bin(self, node: NodeId) -> None:
-        for above in self.line(node):
-            self.set(above, state=State.LIVING)
 
     def visit(self, node: NodeId) -> None:
         """Make ``node`` the current one and mark it read. This is not an action."""
@@ -267,7 +279,8 @@ class Story(TextTree):
     def restore(self, node: NodeId) -> None:
         """Take ``node`` out of the bin, with all its ancestors."""
         with self.verb("restore", node):
-            self._take_out_of_bin(node)
+            for above in self.line(node):
+                self.set(above, state=State.LIVING)
 
     def mark(self, node: NodeId, *, bookmark: bool) -> None:
         """Set or remove the bookmark of a node."""
@@ -312,42 +325,29 @@ class Story(TextTree):
 
     # -- branches that a model writes --------------------------------------------------------------
 
-    def begin_branch(
-        self, parent: NodeId, *, model: str = "", vocab: str = "", sampling: JsonObject | None = None,
-        seed: int | None = None,
-    ) -> NodeId:  # fmt: skip
+    def begin_branch(self, parent: NodeId, *, vocab: str = "", **made_by: Any) -> NodeId:
         """Add an empty branch for a model to write, which is known by its node.
 
-        This is not an action: generated text is never undone.
+        ``made_by`` are its model, sampling and seed. This is not an action: generated text is never undone.
         """
         with self.together():
             self.check_unwritten(self.node(parent))
             self.end_typing()
-            return self.add_node(
-                parent, (), "model", model=model, sampling=sampling or {}, seed=seed, visited=False,
-                streaming=vocab,
-            ).id  # fmt: skip
+            return self.add_node(parent, (), "model", visited=False, streaming=vocab, **made_by).id
 
     def stream(
         self, branch: NodeId, text: str, ids: Sequence[int] = (), logprobs: Sequence[float | None] = (), *,
         lead: str = "",
     ) -> None:  # fmt: skip
         """Add text to a branch. ``lead`` is the part of the first ids already there (token healing)."""
-        if text or ids:
-            with self.together():
-                node, text = self.node(branch), well_formed(text)
-                if (vocab := node.streaming) is None:
-                    raise Refused(f"node {branch} is not being written")
-                more = Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead)
-                self.put_spans(node, tidy([*node.spans, more if fit(ids) else Span(text, "model")]))
+        with self.together():
+            node, text = self.node(branch), well_formed(text)
+            if (vocab := node.streaming) is None:
+                raise Refused(f"node {branch} is not being written")
+            more = Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead)
+            self.put_spans(node, tidy([*node.spans, more if fit(ids) else Span(text, "model")]))
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written, or note another reason: one may be killed after its end."""
         with self.together():
             self.set(self.node(branch), finish_reason=reason, streaming=None)
-
-    # -- copies ------------------------------------------------------------------------------------
-
-    def backup_folder(self, folder: Path) -> Path:
-        """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
-        return library.own_folder(self._values.get("uuid"), self.file, folder)

@@ -46,6 +46,8 @@ MOST_ACTIONS = 5000
 IDLE_SECONDS = 300.0
 """A longer gap between two changes does not count as writing time (as in novelWriter)."""
 
+_MADE = "place", "model", "sampling", "seed"
+
 Note = tuple[NodeId, str, Any, Any]
 """Node, field, old value, new value. Of a text, both are (place, the characters that differ)."""
 
@@ -244,12 +246,12 @@ class Tree:
         self, parent: NodeId | None, spans: Spans, author: Author, *, like: Node | None = None,
         undone: State = State.BINNED, **fields: Any,
     ) -> Node:  # fmt: skip
-        """Add a node that was made as ``like`` was, after its siblings unless a place is given.
+        """Add a node that was made as ``like`` was, at its place; without it, or a place, after its siblings.
 
         ``undone`` is its state while the action is undone.
         """
         if like is not None:
-            fields = {"model": like.model, "sampling": like.sampling, "seed": like.seed} | fields
+            fields = {name: getattr(like, name) for name in _MADE} | fields
         if "place" not in fields:
             fields["place"] = self.last_place(parent)
         node = Node(self._next, parent, author=author, created=time.time(), **fields)
@@ -335,7 +337,7 @@ class Tree:
         if not late:
             return
         copied = self.add_node(
-            node.parent, node.spans, node.author, like=node, place=node.place, own_settings=node.own_settings
+            node.parent, node.spans, node.author, like=node, own_settings=node.own_settings
         )
         living = any(child.state == State.LIVING for child in late)
         states = int(State.LIVING if living else State.ABSORBED), int(State.ABSORBED)

@@ -14,7 +14,6 @@ import pytest
 from srbwriter import formats
 from srbwriter.cli.exits import Exit
 from srbwriter.story import Story
-from srbwriter.story.draft import draft_of
 from tests.formats.files import format_of, shape
 
 from .stories import library_files, make
@@ -94,14 +93,14 @@ def test_files_of_other_programs_become_stories(
     data = (FIXTURES / file).read_bytes()
     whole = formats.read(data, file)
     with Story.from_draft(tmp_path / "whole.srbw", whole) as story:
-        expected = shape(draft_of(story))
+        expected = shape(story.draft())
     (tmp_path / "a file").write_bytes(data)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     for source in (str(tmp_path / "a file"), "-"):
         code, out, err = run("import", source)
         assert code == Exit.OK and len(err.splitlines()) == len(whole.notices)
         with Story.open(out.strip(), readonly=True) as story:
-            assert shape(draft_of(story)) == expected
+            assert shape(story.draft()) == expected
 
 
 def test_a_file_that_is_broken_costs_no_other_its_import(run: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from srbwriter import formats
 from srbwriter.formats.markdown import write_markdown
 from srbwriter.story import Story
-from srbwriter.story.draft import StoryDraft, draft_of
+from srbwriter.story.draft import StoryDraft
 from tests.formats.files import notices, path_text
 
 FULL = """---
@@ -89,4 +89,4 @@ def test_the_front_matter_counts_as_the_app_does(tmp_path: Path) -> None:
     with Story.create(tmp_path / "tale.srbw") as story:
         story.append("# One\n\nShe didn’t go — not yet.\n\n他走了。\n")
         words = story.words(story.current)
-        assert f"\nwords: {words}\n" in write_markdown(draft_of(story)).decode()
+        assert f"\nwords: {words}\n" in write_markdown(story.draft()).decode()

@@ -19,7 +19,7 @@ from srbwriter.formats.transfer import (
     TransferProcess,
 )
 from srbwriter.story import Story, StoryError
-from srbwriter.story.draft import StoryDraft, draft_of
+from srbwriter.story.draft import StoryDraft
 from tests.formats.files import tale
 
 LONG = 60.0  # seconds; only a failing test waits that long
@@ -99,7 +99,7 @@ class TestAside:
         assert back.wait(LONG)
         assert names(tmp_path) == {"o.json", "library"} and names(tmp_path / "library") == {"Rain.srbw"}
         with Story.open(back.result().path, readonly=True) as again:
-            assert draft_of(again) == draft_of(story)
+            assert again.draft() == story.draft()
 
     def test_a_refusal_is_told_in_the_same_words(self, tmp_path: Path) -> None:
         (tmp_path / "broken.json").write_text('{"text": "a", "children": [{"text": "b", ')

@@ -11,7 +11,6 @@ from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
 from srbwriter.session.session import SCREEN
 from srbwriter.story import Story
-from srbwriter.story.draft import draft_of
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
@@ -104,7 +103,7 @@ def test_the_view_is_that_of_the_node_where_the_writer_stood(file: Path, session
     session.keep_view(VIEW)
     session.close()
     with Story.open(file) as story:
-        assert SCREEN not in draft_of(story).values and f"local-{SCREEN}" not in draft_of(story).values
+        assert SCREEN not in story.draft().values and f"local-{SCREEN}" not in story.draft().values
     with again(file) as later:
         assert later.view == VIEW
     with Story.open(file) as story:

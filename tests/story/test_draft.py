@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter import formats
 from srbwriter.story import ROOT, Refused, Story, StorySettings
-from srbwriter.story.draft import StoryDraft, draft_of, language_tag
+from srbwriter.story.draft import StoryDraft, language_tag
 from srbwriter.story.model import LoreEntry, Span
 from tests.story.branches import generated
 
@@ -26,9 +26,9 @@ def test_a_story_goes_out_and_comes_in_as_it_was(story: Story, tmp_path: Path) -
     story.put_value("knobs", {"sampling": {"temperature": 0.5}, "stop": {}, "ladder": None})
     story.put_value("drafts", {f"below:{one}:1": "unsaved words"})
     story.set_properties(title="The Orchard", author="Ada", language="pt-BR")
-    data = formats.write(draft_of(story), "srbwriter")
+    data = formats.write(story.draft(), "srbwriter")
     with Story.from_draft(tmp_path / "b.srbw", formats.read(data, "b.json")) as again:
-        assert draft_of(again) == draft_of(story)
+        assert again.draft() == story.draft()
         assert sum(day.words for day in again.days().values()) > 0
         assert again.backup_folder(tmp_path) != story.backup_folder(tmp_path), (
             "a story of its own all the same"
@@ -117,7 +117,7 @@ def test_the_language_is_that_of_the_surroundings_at_first(
     with Story.create(tmp_path / "t.srbw", "T") as story:
         assert story.properties["language"] == language
         monkeypatch.setenv("LC_ALL", "fi_FI")
-        assert story.properties["language"] == draft_of(story).language == language
+        assert story.properties["language"] == story.draft().language == language
     with Story.from_draft(tmp_path / "u.srbw", StoryDraft()) as story:
         assert story.properties["language"] == "fi-FI"
 

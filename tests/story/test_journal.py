@@ -17,7 +17,6 @@ import pytest
 
 from srbwriter.story import Edit, NotSaved, Story, disk, journal
 from srbwriter.story.disk import RowFile, changes_of, lock_of
-from srbwriter.story.draft import draft_of
 from srbwriter.story.library import backups, info, snapshot
 from srbwriter.story.model import TooNew
 
@@ -267,7 +266,7 @@ def test_a_changed_text_is_named_and_every_other_one_kept(file: Path, tmp_path: 
         assert story.read_only is not None and story.read_only.reason == "damaged"
         assert story.node(node).text == " Two."
         made = tmp_path / "again.srbw"
-        Story.from_draft(made, draft_of(story)).close()
+        Story.from_draft(made, story.draft()).close()
         assert [each.path for each in backups(folder)] == [copy]
     with Story.open(made) as story:
         assert story.read_only is None and story.text(story.current) == "It rained. Thrxe."

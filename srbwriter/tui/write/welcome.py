@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
 from srbwriter.story import ReadOnly, Story, StoryError, library
-from srbwriter.story.draft import draft_of
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
@@ -98,7 +97,7 @@ async def tell_damage(screen: WriteScreen) -> None:
 def _recover(screen: WriteScreen) -> None:
     """Continue in a new story with the readable parts; the damaged file stays as it is."""
     story = screen.session.story
-    draft = replace(draft_of(story), title=f"{story.title or story.file.stem} (recovered)")
+    draft = replace(story.draft(), title=f"{story.title or story.file.stem} (recovered)")
     try:
         made = Story.from_draft(library.free_path(story.file.parent, draft.title), draft)
     except StoryError:  # the folder cannot be written, perhaps because its disk is failing
