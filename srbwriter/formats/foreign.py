@@ -56,7 +56,7 @@ def read_loom(document: Document) -> StoryDraft:
             author = _SOURCES.get(fields.inner("meta").text("source"), "imported")
             node = grower.add(node, fields.text("text"), author, visited=fields.flag("visited", True))
         node.bookmark = fields.flag("bookmark") or "bookmark" in tags
-        node.tags = (tag for tag in tags if tag != "bookmark")
+        node.tags = tuple(tag for tag in tags if tag != "bookmark")
         for place in (fields.inner("frame"), *([whole] if fields is top else [])):
             if memory := place.inner("generation_settings").text("global_context"):
                 node.settings = StorySettings(memory=memory)

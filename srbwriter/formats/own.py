@@ -78,7 +78,7 @@ def _read_node(fields: JsonObject, number: int, parent: int | None) -> Node:
     values: JsonObject = {"author": "imported", "id": number, "parent": parent}
     for source, keys in ((made, _MADE), (marks, _MARKS), (fields, ("text", "author", "meta", "created"))):
         values |= {key: source[key] for key in keys if source.get(key) is not None}
-    node = msgspec.convert(values, Node)
+    node = msgspec.convert(msgspec.structs.astuple(Node(**values)), Node)
     node.place = Fields(fields).integer("order") or 0
     node.state = State.BINNED if marks.get("deleted") and parent is not None else State.LIVING
     node.tags = Fields(marks).tags()

@@ -14,9 +14,9 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
@@ -42,7 +42,7 @@ from srbwriter.story.model import (
     TooNew,
     as_object,
 )
-from srbwriter.story.node import Node, fits, node_of, packed, row_of
+from srbwriter.story.node import Node, fits
 from srbwriter.story.tree import Action, Rows
 from srbwriter.story.upgrade import OLD, read_old
 from srbwriter.story.words import words_of
@@ -181,18 +181,9 @@ class FileLock:
 # -- lines -------------------------------------------------------------------------------------------
 
 
-def _json_of(row: Any) -> Any:
-    if isinstance(row, Node):
-        return row_of(row)
-    return packed(row) if isinstance(row, bytes) else astuple(row)
-
-
 _FAST, _DECODER = msgspec.json.Decoder(), json.JSONDecoder()
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_of)
-_DECODERS: dict[str, Callable[[Any], Any]] = {
-    "node": node_of, "action": Action.of, "value": lambda row: row,
-    "day": lambda row: Progress(sum(row[:-1][:2]), row[-1]),  # words of two kinds in some rows
-}  # fmt: skip
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=msgspec.to_builtins)
+_TYPES: dict[str, Any] = {"node": Node, "action": Action, "day": Progress, "value": Any}
 
 
 def line(value: Any) -> bytes:
@@ -362,13 +353,13 @@ def read(path: Path, *, torn: bool | None = None) -> RowFile:
                     found.tokens.append(token)
                     found.whole, found.end, found.summary = found.whole or at, at, as_object(summary)
                 case [str(table), int() | str() as key, row] if good:
-                    batch[intern(table), key] = _DECODERS[table](row) if row is not None else None
+                    batch[intern(table), key] = row if row is None else msgspec.convert(row, _TYPES[table])
                 case {"srbwriter": int(version)} if good:
                     if version > VERSION:
                         why = f"is of story version {version}, {VERSION} is the newest known here"
                         raise TooNew(path, f"{why} — install a newer srbwriter")
                 case ["node", int(key), row] if fits(row) and row[0] == key:
-                    batch["node", key] = node_of(row)
+                    batch["node", key] = msgspec.convert(row, Node)
                     unsure.add(key)
                 case _:
                     lost = _KEY.match(raw)

@@ -1,15 +1,9 @@
-"""Edits of a text, and how they are found between two texts."""
+"""Edits of a text, and the edit between two texts."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 from typing import NamedTuple
-
-_WORD = re.compile(r"\w+\W*|\W+")
-_ALIKE = 3
-"""Two hunks have at least this many equal words between them."""
 
 
 class Edit(NamedTuple):
@@ -32,15 +26,10 @@ def same_start(a: str, b: str) -> int:
     return low
 
 
-def same_end(a: str, b: str, most: int) -> int:
-    """Return the length of the common suffix of ``a`` and ``b``, at most ``most``."""
-    return same_start(a[max(len(a) - most, 0) :][::-1], b[max(len(b) - most, 0) :][::-1])
-
-
 def edit_between(old: str, new: str) -> Edit:
     """Return the one edit that turns ``old`` into ``new``, between their common prefix and suffix."""
     start = same_start(old, new)
-    tail = same_end(old, new, min(len(old), len(new)) - start)
+    tail = same_start(old[start:][::-1], new[start:][::-1])
     return Edit(start, len(old) - tail, new[start : len(new) - tail])
 
 
@@ -51,23 +40,3 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         parts += (text[at:start], words)
         at = end
     return "".join([*parts, text[at:]])
-
-
-def hunks(old: str, new: str) -> list[Edit]:
-    """Return edits, in order, that turn ``old`` into ``new`` between passages of equal words.
-
-    For texts of some pages, such as a branch: the time grows with their common words.
-    """
-    a, b = _WORD.findall(old), _WORD.findall(new)
-    found: list[Edit] = []
-    at = i = j = 0
-    for x, y, size in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
-        if size < _ALIKE and x < len(a):
-            continue
-        removed = "".join(a[i:x])
-        start, end, words = edit_between(removed, "".join(b[j:y]))
-        if start < end or words:
-            found.append(Edit(at + start, at + end, words))
-        at += len(removed) + sum(map(len, a[x : x + size]))
-        i, j = x + size, y + size
-    return found

@@ -13,9 +13,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import accumulate, chain
 
-from srbwriter.story.edits import Edit, hunks
+from srbwriter.story.edits import Edit
 from srbwriter.story.model import Author, Span, TokenSizes
 
 Spans = tuple[Span, ...]
@@ -38,71 +38,70 @@ def fit(ids: Sequence[int]) -> bool:
 
 def tidy(spans: Iterable[Span]) -> Spans:
     """Return ``spans`` in their shortest form: adjacent ones of the same origin are joined."""
-    out: list[Span] = []
-    for (author, tokens), some in groupby(spans, key=lambda span: (span.author, bool(span.ids))):
-        if not tokens:
-            out += plain("".join(span.text for span in some), author)
-            continue
-        begun = len(out)
-        for span in some:
-            if span.logprobs and all(p is None for p in span.logprobs):
-                span = replace(span, logprobs=())
-            if len(out) > begun and not span.lead and out[-1].vocab == span.vocab:
-                out[-1] = _joined(out[-1], span)
-            else:
-                out.append(span)
-    return tuple(out)
+    runs = list[list[Span]]()
+    for span in spans:
+        last = runs[-1][-1] if runs else None
+        if last and not span.lead and _origin(last) == _origin(span):
+            runs[-1].append(span)
+        elif span.text or span.ids:
+            runs.append([span])
+    return tuple(map(_joined, runs))
 
 
-def _joined(first: Span, second: Span) -> Span:
-    logprobs = first.logprobs or second.logprobs and (None,) * len(first.ids)
-    if logprobs:
-        logprobs += second.logprobs or (None,) * len(second.ids)
-    return replace(first, text=first.text + second.text, ids=first.ids + second.ids, logprobs=logprobs)
+def _origin(span: Span) -> tuple[Author, str, bool]:
+    return span.author, span.vocab, bool(span.ids)
+
+
+def _joined(run: Sequence[Span]) -> Span:
+    logprobs = [p for span in run for p in span.logprobs or (None,) * len(span.ids)]
+    return replace(
+        run[0],
+        text=text_of(run),
+        ids=tuple(chain.from_iterable(span.ids for span in run)),
+        logprobs=tuple(logprobs) if any(p is not None for p in logprobs) else (),
+    )
 
 
 # -- edit --------------------------------------------------------------------------------------------
 
 
 def edited(
-    spans: Spans, edits: Sequence[Edit], inserts: Sequence[Spans], sizes: TokenSizes | None = None
+    spans: Sequence[Span], edits: Iterable[Edit], sizes: TokenSizes | None = None, inserted: Spans = ()
 ) -> Spans:
-    """Return ``spans`` after ``edits``, in order and disjoint, each of which inserts one of ``inserts``.
+    """Return ``spans`` after ``edits``, which are in order and disjoint.
 
-    A token that an edit cuts becomes plain text; all others keep their ids.
+    What an edit inserts is the writer's, or ``inserted``, which a model wrote. A token that an edit cuts
+    becomes plain text; all others keep their ids.
     """
-    out, begin, index = list[Span](), 0, 0
-    bounds = [0, *(place for edit in edits for place in edit[:2]), sum(len(span.text) for span in spans)]
-    for kept, words in zip(range(0, len(bounds), 2), (*inserts, ()), strict=True):
-        start, stop = bounds[kept : kept + 2]
-        while index < len(spans):  # spans up to the next edit, of which the last may go on behind it
-            end = begin + len(spans[index].text)
-            if begin < stop and start < end or begin == end >= start:
-                out += _between(spans[index], max(start - begin, 0), min(stop, end) - begin, sizes)
-            if end > stop:
-                break
-            index, begin = index + 1, end
-        out += words
+    starts = [*accumulate((len(span.text) for span in spans), initial=0)]
+    out, at = list[Span](), 0
+    for start, end, words in (*edits, Edit(starts[-1], starts[-1], "")):
+        for index in range(bisect_right(starts, at) - 1, bisect_left(starts, start)):
+            out += _part(spans[index], max(at - starts[index], 0), start - starts[index], sizes)
+        if words:
+            out += inserted or plain(words, "writer")
+        at = end
     return tidy(out)
 
 
-def part_of(spans: Spans, start: int, stop: int, sizes: TokenSizes | None = None) -> Spans:
+def part_of(spans: Sequence[Span], start: int, stop: int, sizes: TokenSizes | None = None) -> Spans:
     """Return characters ``start`` to ``stop`` of ``spans``."""
-    return edited(spans, [Edit(0, start, ""), Edit(stop, len(text_of(spans)), "")], [(), ()], sizes)
+    return edited(spans, [Edit(0, start, ""), Edit(stop, len(text_of(spans)), "")], sizes)
 
 
-def _between(span: Span, start: int, stop: int, sizes: TokenSizes | None) -> Spans:
+def _part(span: Span, start: int, stop: int, sizes: TokenSizes | None) -> Spans:
     """Return characters ``start`` to ``stop`` of a span, with the tokens that are whole in it."""
     text, lead = span.text, len(span.lead)
-    if start == 0 and stop == len(text):
+    if start == 0 and stop >= len(text):
         return (span,)
-    if not span.ids:
+    known = sizes(span.vocab, span.ids) if sizes is not None and span.ids else None
+    ends = [*accumulate(known or (), initial=0)]  # where tokens end in lead and text
+    if ends[-1] != lead + len(text):
         return plain(text[start:stop], span.author)
-    ends = token_ends(span, sizes)
     first = bisect_left(ends, lead + start) if start else 0
-    last = len(ends) - 1 if stop == len(text) else bisect_right(ends, lead + stop) - 1
-    while 0 < last < len(ends) - 1 and ends[last - 1] == ends[last]:
-        last -= 1  # bytes of an unfinished character go with the rest
+    last = len(ends) - 1
+    if stop < len(text):  # bytes of an unfinished character go with the rest
+        last = bisect_left(ends, ends[bisect_right(ends, lead + stop) - 1])
     if first >= last or ends[last] <= lead:
         return plain(text[start:stop], span.author)
     begin, behind = max(ends[first] - lead, 0), ends[last] - lead
@@ -111,19 +110,6 @@ def _between(span: Span, start: int, stop: int, sizes: TokenSizes | None) -> Spa
         lead="" if first else span.lead,
     )  # fmt: skip
     return (*plain(text[start:begin], span.author), middle, *plain(text[behind:stop], span.author))
-
-
-def token_ends(span: Span, sizes: TokenSizes | None) -> list[int]:
-    """Return 0 and the place in lead and text at which each token of a span ends; [0] if unknown."""
-    known = sizes(span.vocab, span.ids) if sizes is not None and span.ids else None
-    ends = list(accumulate(known, initial=0)) if known is not None else [0]
-    return ends if ends[-1] == len(span.lead) + len(span.text) else [0]
-
-
-def changed(spans: Spans, text: str, author: Author, sizes: TokenSizes | None = None) -> Spans:
-    """Return ``spans`` with their text changed to ``text`` by ``author``; the rest keeps its tokens."""
-    edits = hunks(text_of(spans), text)
-    return edited(spans, edits, [plain(edit.text, author) for edit in edits], sizes)
 
 
 # -- in the file -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, Self
 from srbwriter.story import library, outline
 from srbwriter.story.disk import FileLock, RowFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, default_language, language_tag, rows_of
-from srbwriter.story.edits import Edit
+from srbwriter.story.edits import Edit, edit_between
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.model import (
     ROOT,
@@ -33,7 +33,7 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.spans import changed, fit, part_of, plain, tidy
+from srbwriter.story.spans import edited, fit, part_of, plain, text_of, tidy
 from srbwriter.story.text import TextTree
 from srbwriter.story.tree import Action, Rows
 from srbwriter.story.words import well_formed
@@ -212,11 +212,11 @@ class Story(TextTree):
 
         It does not count as written today.
         """
-        with self.verb("add", parent) as action:
+        with self.verb("add", parent):
             self.check_unwritten(self.check_living(parent))
             made = [self.add_node(parent, plain(well_formed(t), author), author) for t in texts]
             if stand and made:
-                action.became = made[-1].id
+                self.put("current", made[-1].id)
             return [node.id for node in made]
 
     def pick(self, node: NodeId, at: int | None = None) -> NodeId:
@@ -244,9 +244,9 @@ class Story(TextTree):
             self.check_unwritten(self.check_living(parent, below_bin=True))
             below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
             first = below[0] if below else None
-            whole = tidy(span for node in below for span in node.spans) or plain(original, "model")
+            whole = [span for node in below for span in node.spans] or plain(original, "model")
             begun = part_of(whole, 0, len(original), self.token_sizes)
-            spans = changed(begun, well_formed(text), "writer", self.token_sizes)
+            spans = edited(begun, [edit_between(original, well_formed(text))], self.token_sizes)
             author, undone = first.author if first is not None else "model", State.ABSORBED
             if text != original:
                 author, undone = "edited", State.BINNED
@@ -255,8 +255,8 @@ class Story(TextTree):
     def _picked(self, action: Action, node: Node) -> NodeId:
         """Go to ``node``, and count the words by which the text is longer there."""
         self.restore(node.id)
-        action.words = max(0, self.words(node.id) - self.words(action.was))
-        action.became = node.id
+        action.words = max(0, self.words(node.id) - self.words(self.current))
+        self.put("current", node.id)
         return node.id
 
     def visit(self, node: NodeId) -> None:
@@ -268,12 +268,12 @@ class Story(TextTree):
 
     def delete(self, node: NodeId) -> None:
         """Move ``node`` to the bin, with all its descendants."""
-        with self.verb("delete", node) as action:
+        with self.verb("delete", node):
             found = self.check_living(node)
             if found.parent is None:
                 raise Refused("the root of the story cannot be deleted")
-            if node in self.path(action.was):
-                action.became = found.parent
+            if node in self.path(self.current):
+                self.put("current", found.parent)
             self.set(found, state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
@@ -320,7 +320,8 @@ class Story(TextTree):
             ending = text[second:end][-2:]
             gap = "\n\n"[len(ending) - len(ending.rstrip("\n")) :]  # missing at the end of a text
             moved = tidy([*plain(gap, "writer"), *spans])
-            self._change([Edit(first, second, ""), Edit(end, end, "")], [(), moved], typed=False)
+            edits = Edit(first, second, ""), Edit(end, end, text_of(moved))
+            self._change("move_chapter", edits, moved)
             return first + (end - second + len(gap)) * later
 
     # -- branches that a model writes --------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The nodes of a story in memory, and how they are changed.
 
-:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` old values of all that changes
-are kept, so that a verb that raises has changed nothing; of them :meth:`Tree.verb` makes the notes of an
-action, and undo and redo put them back. When the outermost change ends, the rows that changed are handed over
-as one batch. Nothing here knows a file.
+:meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` the rows that change are kept
+as they were, so that a verb that raises has changed nothing. Inside :meth:`Tree.verb` the old values of
+fields become the notes of an action, which undo and redo exchange with what is there. When the outermost
+change ends, the rows that changed are handed over as one batch. Nothing here knows a file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import takewhile
+from sys import intern
 from threading import RLock
-from typing import Any
+from typing import Any, TypeAlias
 
-from srbwriter.story.edits import edit_between
+from msgspec import Struct, convert
+from msgspec.structs import fields, replace
+
+from srbwriter.story.edits import Edit, apply_edits, edit_between
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -33,7 +36,7 @@ from srbwriter.story.model import (
     StorySettings,
     TokenSizes,
 )
-from srbwriter.story.node import Node, unpacked
+from srbwriter.story.node import Node
 from srbwriter.story.spans import Spans, encode, text_of
 from srbwriter.story.words import Count
 
@@ -46,41 +49,28 @@ MOST_ACTIONS = 5000
 IDLE_SECONDS = 300.0
 """A longer gap between two changes does not count as writing time (as in novelWriter)."""
 
-_MADE = "place", "model", "sampling", "seed"
-
-Note = tuple[NodeId, str, Any, Any]
-"""Node, field, old value, new value. Of a text, both are (place, the characters that differ)."""
+_TYPES: dict[str, Any] = {field.name: field.type for field in fields(Node)} | {"text": Edit}
+"""Types of the values of notes, which JSON does not keep."""
 
 
-@dataclass(slots=True)
-class Action:
-    """One undoable step: ``verb`` on ``node``.
+Note: TypeAlias = "tuple[NodeId, str, JsonValue]"
 
-    ``was`` and ``became`` are the current node before and after it; ``words`` are those that it added. Nodes
+
+class Action(Struct, array_like=True):
+    """One undoable step: ``verb`` on ``node``. A row of the file has the fields in this order.
+
+    Undo or redo goes to the node ``there`` and puts what the ``notes`` say: a node, a field and its value; of
+    a text, the edit. Each then holds what undo or redo has replaced. ``words`` are those that it added. Nodes
     from number ``later`` on were made after it was done, undone or redone last.
     """
 
-    number: int
     verb: str
     node: NodeId
     at: float
-    was: NodeId
-    became: NodeId
+    there: NodeId
     words: int = 0
     later: NodeId = 0
-    notes: list[Note] = field(default_factory=list[Note])
-
-    @classmethod
-    def of(cls, row: list[Any]) -> Action:
-        """Return the action of a row in the file."""
-        if len(row) == 11:  # of an earlier program, which counted two kinds of words
-            row = [*row[:6], row[6] + row[7], *row[8:10]]
-        action = cls(*row)
-        action.notes = [
-            (node, name, unpacked(old), unpacked(new)) if name == "runs" else (node, name, old, new)
-            for node, name, old, new in action.notes
-        ]
-        return action
+    notes: list[Note] = []
 
 
 class Tree:
@@ -95,29 +85,29 @@ class Tree:
         self.changes: int = 0
         """How often the story has changed."""
         self._changing = False
-        self._old: dict[tuple[str, Any, str], Any] = {}  # before a change, by table, key, and field of a node
+        self._old: Rows = {}  # rows before the change under way
         self._action: Action | None = None
         self._before: dict[tuple[NodeId, str], Any] = {}  # before the last action, by node and field
+        self._first_made: NodeId = 0  # of the last action
 
     def _take_in(self, rows: Rows) -> None:
         """Fill the tree with what a file holds."""
         self._tables: dict[str, dict[Any, Any]] = {"node": {}, "value": {}, "day": {}, "action": {}}
+        self._children: dict[NodeId | None, list[NodeId]] = {}
         for (table, key), row in rows.items():
-            self._tables[table][key] = row
+            self._put_row(table, key, row)
         self._nodes: dict[NodeId, Node] = self._tables["node"]
         self._values: dict[str, JsonValue] = self._tables["value"]
         self._days: dict[str, Progress] = self._tables["day"]
         self._actions: dict[int, Action] = self._tables["action"]
-        self._children: dict[NodeId | None, list[NodeId]] = {}
         same: dict[str, Any] = {}
         for node in self._nodes.values():
+            node.model = intern(node.model)
             node.sampling = same.setdefault(repr(node.sampling), node.sampling)
-            self._children.setdefault(node.parent, []).append(node.id)
         self._next = max(self._nodes) + 1
         self._last_change = self.clock()
-        if "current" not in self._values:  # then the newest node that was read is likeliest
-            read = (n.id for n in self._nodes.values() if n.state == State.LIVING and n.visited)
-            self._values["current"] = max(read, default=ROOT)
+        # The newest node that was read is likeliest.
+        self._values.setdefault("current", max(node.id for node in self._nodes.values() if node.visited))
         self._values["current"] = self.nearest_living(self.current)
 
     # -- change ------------------------------------------------------------------------------------
@@ -134,53 +124,54 @@ class Tree:
             if self._changing:
                 yield
                 return
-            self._changing = True
+            self._changing, self._old = True, {}
             try:
                 yield
-                rows: Rows = {(table, key): self._row(table, key) for table, key, _ in self._old}
             except BaseException:
-                for (table, key, name), old in reversed(self._old.items()):
-                    self._assign(table, key, name, old)
+                for (table, key), row in self._old.items():
+                    self._put_row(table, key, row)
+                self.end_typing()
                 raise
             finally:
                 self._changing = False
-                self._old.clear()
-            if rows:
+            if self._old:
                 self.changes += 1
-                self._hand_over(rows)
+                self._hand_over({(table, key): self._tables[table].get(key) for table, key in self._old})
 
     def _hand_over(self, rows: Rows) -> None:
         raise NotImplementedError
 
     @contextmanager
     def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
-        """Change the story inside as one action; ``became`` is the current node after it.
+        """Change the story inside as one action. A verb inside another is a part of it.
 
-        A verb inside another is a part of it. With ``again`` the last action continues.
+        With ``again`` the last action continues.
         """
         with self.together():
             if self._action is not None:
                 yield self._action
                 return
-            last, here = self.last_action, self.current
-            old = self._actions[last] if again else Action(last + 1, name, node, self.clock(), here, here)
+            number, here = self.last_action, self.current
             if not again:
-                self._before = {}
+                number += 1
+                self._before, self._first_made = {}, self._next
                 self.end_typing()
-            action = self._action = replace(old)
+            old = self._actions[number] if again else Action(name, node, self.clock(), here)
+            action = self._action = copy(old)
             try:
                 yield action
             finally:
                 self._action = None
             action.notes, action.later = self._notes(), self._next
-            if again or action.notes or action.became != action.was:
-                for gone in range(action.number + 1, max(self._actions, default=0) + 1):
+            self.put("current", self.nearest_living(self.current))
+            changed = bool(action.notes) or self.current != action.there
+            if again or changed:
+                for gone in range(number + 1, max(self._actions, default=0) + 1):
                     self._store("action", gone, None)
-                self._store("action", action.number, action)
-                self._store("action", action.number - MOST_ACTIONS, None)
-                self._store("value", "done", action.number)
+                self._store("action", number, action if changed else None)
+                self._store("action", number - MOST_ACTIONS, None)
+                self.put("done", number if changed else number - 1)
             self._record(action.words - old.words, action.at)
-            self.put("current", self.nearest_living(action.became))
 
     def end_typing(self) -> None:
         """Let the next keystroke start an action of its own."""
@@ -188,26 +179,20 @@ class Tree:
 
     def _notes(self) -> list[Note]:
         """Return the notes of the action that has just been done."""
-        notes: list[Note] = []
-        for (number, name), old in self._before.items():
-            if name == "made":
-                notes.append((number, name, old, int(State.LIVING)))
-            elif (number, "made") not in self._before and (new := getattr(self._nodes[number], name)) != old:
-                if name == "text":
-                    at, end, words = edit_between(old, new)
-                    old, new = (at, old[at:end]), (at, words)
-                notes.append((number, name, old, new))
-        return notes
+        return [
+            (number, name, edit_between(new, old) if name == "text" else old)
+            for (number, name), old in self._before.items()
+            if (new := getattr(self._nodes[number], name)) != old
+        ]
 
     def set(self, node: Node, **fields: Any) -> None:
-        """Change fields of a node."""
-        for name, value in fields.items():
-            old = getattr(node, name)
-            if old is not value and old != value:
-                self._old.setdefault(("node", node.id, name), old)
-                if self._action is not None and name != "visited":  # what was read stays read
-                    self._before.setdefault((node.id, name), old)
-                self._assign("node", node.id, name, value)
+        """Change fields of a node: it is another object then."""
+        old = self._nodes[node.id]
+        if self._action is not None and node.id < self._first_made:
+            for name in fields:
+                if name != "visited":  # what was read stays read
+                    self._before.setdefault((node.id, name), getattr(old, name))
+        self._store("node", node.id, replace(old, **fields))
 
     def put_spans(self, node: Node, spans: Spans) -> None:
         """Set the text of a node."""
@@ -217,68 +202,48 @@ class Tree:
         """Set a story-wide value; None removes it."""
         self._store("value", key, value)
 
-    def _store(self, table: str, key: Any, value: Any) -> None:
+    def _store(self, table: str, key: Any, row: Any) -> None:
         old = self._tables[table].get(key)
-        if old != value:
-            self._old.setdefault((table, key, ""), old)
-            self._assign(table, key, "", value)
+        if old != row:
+            self._old.setdefault((table, key), old)
+            self._put_row(table, key, row)
 
-    def _assign(self, table: str, key: Any, name: str, value: Any) -> None:
+    def _put_row(self, table: str, key: Any, row: Any) -> None:
         rows = self._tables[table]
-        if table != "node":
-            rows[key] = value
-            if value is None:
-                del rows[key]
-            return
-        node = rows[key]
-        if name in ("parent", "made"):
-            self._children[node.parent].remove(key)
-        if name == "made":  # and the verb that made it has failed
+        if table == "node":
+            if (old := rows.get(key)) is not None:
+                self._children[old.parent].remove(key)
+            if row is not None:
+                self._children.setdefault(row.parent, []).append(key)
+        rows[key] = row
+        if row is None:
             del rows[key]
-            return
-        setattr(node, name, value)
-        if name == "parent":
-            self._children.setdefault(value, []).append(key)
-        elif name == "text":
-            node.counted = None
+
+    def _rows(self) -> Rows:
+        """Return all rows of the story."""
+        with self.lock:
+            return {(table, key): row for table, rows in self._tables.items() for key, row in rows.items()}
 
     def add_node(
         self, parent: NodeId | None, spans: Spans, author: Author, *, like: Node | None = None,
         undone: State = State.BINNED, **fields: Any,
     ) -> Node:  # fmt: skip
-        """Add a node that was made as ``like`` was, at its place; without it, or a place, after its siblings.
+        """Add a node that was made as ``like`` was and has its place, or is the last of its siblings.
 
         ``undone`` is its state while the action is undone.
         """
-        if like is not None:
-            fields = {name: getattr(like, name) for name in _MADE} | fields
-        if "place" not in fields:
-            fields["place"] = self.last_place(parent)
+        if like is None:
+            fields = {"place": self.last_place(parent)} | fields
+        else:
+            kept = "place", "model", "sampling", "seed"
+            fields = {name: getattr(like, name) for name in kept} | fields
         node = Node(self._next, parent, author=author, created=time.time(), **fields)
         node.spans = spans
         self._next += 1
-        self._nodes[node.id] = node
-        self._children.setdefault(parent, []).append(node.id)
-        self._old["node", node.id, "made"] = None
+        self._store("node", node.id, node)
         if self._action is not None:
-            self._before[node.id, "made"] = int(undone)
+            self._before[node.id, "state"] = undone
         return node
-
-    def move(self, nodes: Iterable[NodeId], parent: Node) -> None:
-        """Move ``nodes`` below ``parent``."""
-        for node in nodes:
-            self.set(self._nodes[node], parent=parent.id)
-
-    def _row(self, table: str, key: Any) -> Any:
-        row = self._tables[table].get(key)
-        return copy(row) if table == "node" else row
-
-    def _rows(self) -> Rows:
-        """Return all rows of the story."""
-        with self.lock:
-            return {
-                (table, key): self._row(table, key) for table, rows in self._tables.items() for key in rows
-            }
 
     def _record(self, words: int, at: float) -> None:
         """Add words to the day of ``at``, and the time since the last change to today."""
@@ -306,48 +271,41 @@ class Tree:
             if (known := self._actions.get(which)) is None:
                 return None
             self.end_typing()
-            action = replace(known, notes=list(known.notes))
-            if back:
-                action.became = here
-            else:
-                action.was = here
-            for number, name, *_ in known.notes:
+            action = replace(known, there=here, notes=[])
+            for number, name, note in known.notes:
+                node, value = self._nodes[number], convert(note, _TYPES[name])
+                old = getattr(node, name)
                 if name == "text":
-                    self._keep_behind(action, self._nodes[number], back)
-            for number, name, old, new in known.notes:
-                node, value = self._nodes[number], old if back else new
-                if name == "text":
-                    place, there = new if back else old
-                    value = node.text[:place] + value[1] + node.text[place + len(there) :]
-                elif name == "made":
-                    late = any(child >= known.later for child in self.children(number))
-                    name, value = "state", State.LIVING if late and value == State.ABSORBED else value
+                    self._keep_behind(action, node)
+                    start, end, words = value
+                    old, value = Edit(start, start + len(words), old[start:end]), apply_edits(old, [value])
                 self.set(node, **{name: value})
+                action.notes.append((number, name, old))
+            for number, *_ in known.notes:  # what branches begun since follow stays readable
+                late = any(child >= known.later for child in self.children(number))
+                if late and self._nodes[number].state == State.ABSORBED:
+                    for above in self.line(number):
+                        self.set(above, state=State.LIVING)
             action.later = self._next
             self._store("action", which, action)
-            self._store("value", "done", which - back)
+            self.put("done", which - back)
+            self.put("current", self.nearest_living(known.there))
             self._record(-action.words if back else action.words, action.at)
-            self.put("current", self.nearest_living(action.was if back else action.became))
             return action
 
-    def _keep_behind(self, action: Action, node: Node, back: bool) -> None:
+    def _keep_behind(self, action: Action, node: Node) -> None:
         """Move branches begun below a node since its text changed to a copy of it, which keeps that text."""
         below = self.nodes(self.all_children(node.id))
         late = [child for child in below if child.id >= action.later and child.state != State.ABSORBED]
-        if not late:
-            return
-        copied = self.add_node(
-            node.parent, node.spans, node.author, like=node, own_settings=node.own_settings
-        )
-        living = any(child.state == State.LIVING for child in late)
-        states = int(State.LIVING if living else State.ABSORBED), int(State.ABSORBED)
-        self.set(copied, state=states[0])
-        self.move((child.id for child in late), copied)
-        for number, name, now, later in (
-            (copied.id, "state", *states),
-            *((child.id, "parent", copied.id, node.id) for child in late),
-        ):
-            action.notes.append((number, name, now, later) if back else (number, name, later, now))
+        if late:
+            state = min(child.state for child in late)
+            copied = self.add_node(
+                node.parent, node.spans, node.author, like=node, state=state, own_settings=node.own_settings
+            )
+            action.notes.append((copied.id, "state", State.ABSORBED))
+            for child in late:
+                self.set(child, parent=copied.id)
+                action.notes.append((child.id, "parent", node.id))
 
     # -- look --------------------------------------------------------------------------------------
 
@@ -370,7 +328,7 @@ class Tree:
     @property
     def current(self) -> NodeId:
         """The node at which the writer is."""
-        return int(self._values.get("current") or ROOT)
+        return self._values["current"]
 
     def node(self, node: NodeId) -> Node:
         """Return a node, also one in the bin. Raises Refused."""
@@ -408,11 +366,7 @@ class Tree:
 
     def is_living(self, node: NodeId) -> bool:
         """Whether ``node`` is part of the readable tree: neither it nor an ancestor is in the bin."""
-        with self.lock:
-            here = self._nodes.get(node)
-            while here is not None and here.state == State.LIVING and here.parent is not None:
-                here = self._nodes[here.parent]
-            return here is not None and here.state == State.LIVING
+        return node in self._nodes and all(above.state == State.LIVING for above in self.line(node))
 
     def nearest_living(self, node: NodeId) -> NodeId:
         """Return ``node``, or its nearest ancestor in the readable tree."""
@@ -475,15 +429,10 @@ class Tree:
     # -- checks ------------------------------------------------------------------------------------
 
     def check_living(self, node: NodeId, *, below_bin: bool = False) -> Node:
-        """Return ``node``. Raises Refused if it is not part of the readable tree.
-
-        With ``below_bin`` it may be below something in the bin.
-        """
+        """Return ``node``. Raises Refused if it or, without ``below_bin``, an ancestor is in the bin."""
         found = self.node(node)
-        if found.state != State.LIVING:
+        if found.state != State.LIVING or not (below_bin or self.is_living(node)):
             raise Refused(f"node {node} is in the bin")
-        if not below_bin and not self.is_living(node):
-            raise Refused(f"node {node} is below something in the bin")
         return found
 
     def check_unwritten(self, *nodes: Node) -> None:

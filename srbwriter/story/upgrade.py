@@ -19,7 +19,7 @@ from srbwriter.story.edits import Edit
 from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_at, heading_line, is_scene_break
-from srbwriter.story.spans import edited, plain
+from srbwriter.story.spans import edited
 from srbwriter.story.tree import Rows
 
 OLD = b"SQLite format 3\0"
@@ -61,8 +61,8 @@ def _rows(db: sqlite3.Connection) -> Rows:
         values: list[Any] = [
             *row[:7], model or "", json.loads(sampling or "{}"),
             seed % 2**64 if seed is not None else None, finish or "", bool(flags & _BOOKMARK),
-            bool(flags & _VISITED), title or "", note or "", tags or "", json.loads(settings or "{}"),
-            json.loads(meta or "{}"), created or 0.0,
+            bool(flags & _VISITED), title or "", note or "", tuple(tags.split("\n")) if tags else (),
+            json.loads(settings or "{}"), json.loads(meta or "{}"), created or 0.0,
         ]  # fmt: skip
         nodes[row[0]] = Node(*values)
     place_headings(nodes, chapters)
@@ -90,6 +90,6 @@ def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> No
             continue  # it has one, or is a scene at the very beginning, which has no break before it
         for node in path:
             if at < len(node.text) or node is path[-1]:
-                node.spans = edited(node.spans, [Edit(at, at, heading)], [plain(heading, "writer")])
+                node.spans = edited(node.spans, [Edit(at, at, heading)])
                 break
             at -= len(node.text)

@@ -20,7 +20,7 @@ NODES = [
     Node(1, None),
     Node(
         2, 1, 1, State.BINNED, "edited", model="m", sampling={"temperature": 0.5}, seed=2**63, bookmark=True,
-        finish_reason="stop", visited=False, title="T", note="n", labels="x", meta={"steered": ["a"]},
+        finish_reason="stop", visited=False, title="T", note="n", tags=("x",), meta={"steered": ["a"]},
         created=1.5,
     ),
     Node(3, 1, 0, author="writer", text="夜 🌙\n"),

@@ -27,18 +27,25 @@ TEXT = st.text(alphabet="ab '\"-\u2014\n.é_", max_size=30)
         ("“好”——好", 2),
         ("か\u3099", 1),  # a mark is part of its letter
         ("กินข้าวกับแม่", 3),  # Thai and Lao: four letters or marks are taken for a word
-        ("ปี ๒๕๖๐ ครับ", 2),  # six letters, and a number
+        ("ปี ๒๕๖๐ ครับ", 3),  # two letters and four, and a number
         ("ກິນເຂົ້າ", 2),
         ("ខ្ញុំទៅផ្ទះ។", 2),  # Khmer and Burmese: five
-        ("မြန်မာစာ။", 1),
-        ("កក\u200bកកក", 1),
+        ("မြန်မာစာ။", 2),
+        ("កក\u200bកកក", 1),  # of what is left, half a word or more
     ],
 )
 def test_what_counts_as_a_word(text: str, words: int) -> None:
     assert count(text).words == words
 
 
-def test_an_unfinished_word_is_carried_to_the_next_piece() -> None:
-    assert count("กก").words == count("กก ").words == 0
-    assert Count.total(map(count, ("กก", "a", " กก"))).words == 2
-    assert Count.total(map(count, ("กก", "ကကက"))).words == 1  # half a word, and three fifths of one
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (("Some", "one", " ran"), 2),
+        (("Some ", "one", "\u2014", "ran"), 3),
+        (("「やっと", "来た」", "ran"), 6),
+        ((" ", "...", "a", "", "b"), 1),
+    ],
+)
+def test_a_word_on_both_sides_of_an_edge_is_one(texts: tuple[str, ...], words: int) -> None:
+    assert Count.total(map(count, texts)).words == words == count("".join(texts)).words

@@ -114,7 +114,7 @@ def assert_nothing_else_happened(file: Path, knobs: str) -> None:
     with Story.open(file, readonly=True) as story:
         for node in story.reading_order():
             found = story.node(node)
-            assert not (found.bookmark or found.labels or found.note or found.title)
+            assert not (found.bookmark or found.tags or found.note or found.title)
         assert not list(story.bin())
         assert repr(story.settings(story.current)) == knobs
 
