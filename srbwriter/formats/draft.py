@@ -11,7 +11,7 @@ from typing import Any
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.model import ROOT, Author, JsonValue, NodeId, as_list, as_object
 from srbwriter.story.node import Node
-from srbwriter.story.text import LONGEST
+from srbwriter.story.tree import LONGEST
 
 
 class Fields:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from srbwriter.story.edits import Edit as Edit
 from srbwriter.story.model import ROOT as ROOT
 from srbwriter.story.model import Damage as Damage
 from srbwriter.story.model import DamagedStory as DamagedStory
@@ -16,4 +15,5 @@ from srbwriter.story.model import StoryError as StoryError
 from srbwriter.story.model import StorySettings as StorySettings
 from srbwriter.story.model import TokenSizes as TokenSizes
 from srbwriter.story.node import Node as Node
+from srbwriter.story.spans import Edit as Edit
 from srbwriter.story.story import Story as Story

@@ -6,8 +6,8 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from srbwriter.story.edits import Edit
 from srbwriter.story.model import Refused
+from srbwriter.story.spans import Edit
 from srbwriter.story.words import words_of
 
 SCENE_BREAK = "* * *"

@@ -1,4 +1,4 @@
-"""Spans: runs of text of one origin, with the ids of their tokens, which survive the edits around them.
+"""Edits of a text, and spans: runs of text of one origin, whose tokens survive the edits around them.
 
 Spans are plain values; those of a node are *tidy* (:func:`tidy`). The lengths of tokens come from a callback,
 since no vocabulary is known here. In the file the spans of a text are bytes: a JSON list with a row for each
@@ -13,12 +13,51 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
+from typing import NamedTuple
 
-from srbwriter.story.edits import Edit
 from srbwriter.story.model import Author, Span, TokenSizes
 
 Spans = tuple[Span, ...]
+
+
+class Edit(NamedTuple):
+    """Replaces characters ``start`` to ``end`` of a text by ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+def same_start(a: str, b: str) -> int:
+    """Return the length of the common prefix of ``a`` and ``b``."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:  # binary search: no character is compared twice as equal
+        middle = (low + high + 1) // 2
+        if b.startswith(a[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def edit_between(old: str, new: str) -> Edit:
+    """Return the one edit that turns ``old`` into ``new``, between their common prefix and suffix."""
+    start = same_start(old, new)
+    tail = same_start(old[start:][::-1], new[start:][::-1])
+    return Edit(start, len(old) - tail, new[start : len(new) - tail])
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Return ``text`` after ``edits``, which are in order and disjoint, with places of ``text``."""
+    parts, at = list[str](), 0
+    for start, end, words in edits:
+        parts += (text[at:start], words)
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+# -- spans -------------------------------------------------------------------------------------------
 
 
 def text_of(spans: Iterable[Span]) -> str:
@@ -39,27 +78,21 @@ def fit(ids: Sequence[int]) -> bool:
 def tidy(spans: Iterable[Span]) -> Spans:
     """Return ``spans`` in their shortest form: adjacent ones of the same origin are joined."""
     runs = list[list[Span]]()
-    for span in spans:
-        last = runs[-1][-1] if runs else None
-        if last and not span.lead and _origin(last) == _origin(span):
-            runs[-1].append(span)
-        elif span.text or span.ids:
-            runs.append([span])
+    for _, same in groupby(spans, key=lambda span: (span.author, span.vocab, bool(span.ids))):
+        begun = len(runs)
+        for span in same:
+            if len(runs) > begun and not span.lead:
+                runs[-1].append(span)
+            elif span.text or span.ids:
+                runs.append([span])
     return tuple(map(_joined, runs))
-
-
-def _origin(span: Span) -> tuple[Author, str, bool]:
-    return span.author, span.vocab, bool(span.ids)
 
 
 def _joined(run: Sequence[Span]) -> Span:
     logprobs = [p for span in run for p in span.logprobs or (None,) * len(span.ids)]
-    return replace(
-        run[0],
-        text=text_of(run),
-        ids=tuple(chain.from_iterable(span.ids for span in run)),
-        logprobs=tuple(logprobs) if any(p is not None for p in logprobs) else (),
-    )
+    known = tuple(logprobs) if any(p is not None for p in logprobs) else ()
+    ids = tuple(chain.from_iterable(span.ids for span in run))
+    return replace(run[0], text=text_of(run), ids=ids, logprobs=known)
 
 
 # -- edit --------------------------------------------------------------------------------------------
@@ -133,13 +166,9 @@ def decode(data: bytes | None, text: str, author: Author) -> Spans:
         return plain(text, author)
     spans, start, place = list[Span](), 0, data.index(b"\0") + 1
     for chars, by, tokens, vocab, scored, lead in json.loads(data[: place - 1]):
-        ids, logprobs = array("i"), array("d")
-        if tokens:
-            behind = place + 4 * tokens
-            ids.frombytes(data[place:behind])
-            place = behind + 8 * tokens * scored
-            logprobs.frombytes(data[behind:place])
-        known = tuple(None if math.isnan(p) else p for p in logprobs)
+        scores = place + 4 * (tokens or 0)
+        ids, place = array("i", data[place:scores]), scores + 8 * (tokens or 0) * scored
+        known = tuple(None if math.isnan(p) else p for p in array("d", data[scores:place]))
         spans.append(Span(text[start : start + chars], by, tuple(ids), vocab, known, lead))
         start += chars
     return tuple(spans)

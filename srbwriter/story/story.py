@@ -16,7 +16,6 @@ from typing import Any, Self
 from srbwriter.story import library, outline
 from srbwriter.story.disk import FileLock, RowFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, default_language, language_tag, rows_of
-from srbwriter.story.edits import Edit, edit_between
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.model import (
     ROOT,
@@ -33,13 +32,12 @@ from srbwriter.story.model import (
     settings_json,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.spans import edited, fit, part_of, plain, text_of, tidy
-from srbwriter.story.text import TextTree
-from srbwriter.story.tree import Action, Rows
+from srbwriter.story.spans import Edit, edit_between, edited, fit, part_of, plain, text_of, tidy
+from srbwriter.story.tree import Action, Rows, Tree
 from srbwriter.story.words import well_formed
 
 
-class Story(TextTree):
+class Story(Tree):
     """An open story. Verbs raise Refused, which is a StoryError, and StoryError in a view."""
 
     def __init__(self, opened: RowFile) -> None:

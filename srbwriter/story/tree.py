@@ -1,27 +1,32 @@
-"""The nodes of a story in memory, and how they are changed.
+"""The nodes of a story in memory, and how they and their text are changed.
 
 :meth:`Tree.set` is the one way to change a node. Inside :meth:`Tree.together` the rows that change are kept
 as they were, so that a verb that raises has changed nothing. Inside :meth:`Tree.verb` the old values of
 fields become the notes of an action, which undo and redo exchange with what is there. When the outermost
 change ends, the rows that changed are handed over as one batch. Nothing here knows a file.
+
+An edit within a node that a person wrote changes it in place. A text that a model wrote never changes: an
+edit of it, or of several nodes, makes an edited node beside them, to which what followed moves. Text cut off
+at the end of the story stays as it was, on a branch of its own. Keystrokes in one place, without a pause and
+within one sentence, are one action.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import reduce
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from sys import intern
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct, convert
 from msgspec.structs import fields, replace
 
-from srbwriter.story.edits import Edit, apply_edits, edit_between
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -31,14 +36,15 @@ from srbwriter.story.model import (
     Progress,
     ReadOnly,
     Refused,
+    Span,
     State,
     StoryError,
     StorySettings,
     TokenSizes,
 )
 from srbwriter.story.node import Node
-from srbwriter.story.spans import Spans, encode, text_of
-from srbwriter.story.words import Count
+from srbwriter.story.spans import Edit, Spans, apply_edits, edit_between, edited, encode, text_of
+from srbwriter.story.words import Count, well_formed
 
 Rows = dict[tuple[str, Any], Any]
 """Rows of a story by (table, key): a Node, an Action, a Progress, or a value; None is a row that is gone."""
@@ -49,11 +55,25 @@ MOST_ACTIONS = 5000
 IDLE_SECONDS = 300.0
 """A longer gap between two changes does not count as writing time (as in novelWriter)."""
 
+PAUSE_SECONDS = 2.0
+"""A longer pause between keystrokes starts a new action."""
+
+UNIT_CHARS = 160
+"""An action holds at most about this much typing, and ends at the end of a word."""
+
+LONGEST = 32_000
+"""Characters of a person's node, about: what is typed behind more begins a node of its own."""
+
+_ENDS = (".", "!", "?", "\u2026", "\n", "\u3002")
+
+_MADE = "place", "model", "sampling", "seed", "own_settings"
+"""What a node takes over from one like it."""
+
+_KEPT = "finish_reason", "bookmark", "title", "note", "tags", "meta"
+"""What an edited node takes over, too."""
+
 _TYPES: dict[str, Any] = {field.name: field.type for field in fields(Node)} | {"text": Edit}
 """Types of the values of notes, which JSON does not keep."""
-
-
-Note: TypeAlias = "tuple[NodeId, str, JsonValue]"
 
 
 class Action(Struct, array_like=True):
@@ -70,13 +90,14 @@ class Action(Struct, array_like=True):
     there: NodeId
     words: int = 0
     later: NodeId = 0
-    notes: list[Note] = []
+    notes: list[tuple[NodeId, str, JsonValue]] = []
 
 
 class Tree:
     """All nodes of a story, its values, its days and its actions. What is returned must not be changed."""
 
     clock: Callable[[], float] = staticmethod(time.time)
+    typing_clock: Callable[[], float] = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -89,6 +110,7 @@ class Tree:
         self._action: Action | None = None
         self._before: dict[tuple[NodeId, str], Any] = {}  # before the last action, by node and field
         self._first_made: NodeId = 0  # of the last action
+        self._typing: tuple[int, int, float] | None = None  # its start and end in the text, and when
 
     def _take_in(self, rows: Rows) -> None:
         """Fill the tree with what a file holds."""
@@ -151,9 +173,8 @@ class Tree:
             if self._action is not None:
                 yield self._action
                 return
-            number, here = self.last_action, self.current
+            number, here = self.last_action + (not again), self.current
             if not again:
-                number += 1
                 self._before, self._first_made = {}, self._next
                 self.end_typing()
             old = self._actions[number] if again else Action(name, node, self.clock(), here)
@@ -162,7 +183,12 @@ class Tree:
                 yield action
             finally:
                 self._action = None
-            action.notes, action.later = self._notes(), self._next
+            action.later = self._next
+            action.notes = [
+                (number, field, edit_between(new, old) if field == "text" else old)
+                for (number, field), old in self._before.items()
+                if (new := getattr(self._nodes[number], field)) != old
+            ]
             self.put("current", self.nearest_living(self.current))
             changed = bool(action.notes) or self.current != action.there
             if again or changed:
@@ -172,18 +198,6 @@ class Tree:
                 self._store("action", number - MOST_ACTIONS, None)
                 self.put("done", number if changed else number - 1)
             self._record(action.words - old.words, action.at)
-
-    def end_typing(self) -> None:
-        """Let the next keystroke start an action of its own."""
-        raise NotImplementedError
-
-    def _notes(self) -> list[Note]:
-        """Return the notes of the action that has just been done."""
-        return [
-            (number, name, edit_between(new, old) if name == "text" else old)
-            for (number, name), old in self._before.items()
-            if (new := getattr(self._nodes[number], name)) != old
-        ]
 
     def set(self, node: Node, **fields: Any) -> None:
         """Change fields of a node: it is another object then."""
@@ -232,11 +246,8 @@ class Tree:
 
         ``undone`` is its state while the action is undone.
         """
-        if like is None:
-            fields = {"place": self.last_place(parent)} | fields
-        else:
-            kept = "place", "model", "sampling", "seed"
-            fields = {name: getattr(like, name) for name in kept} | fields
+        made: JsonObject = {name: getattr(like, name) for name in _MADE} if like else {}
+        fields = {"place": self.last_place(parent)} | made | fields
         node = Node(self._next, parent, author=author, created=time.time(), **fields)
         node.spans = spans
         self._next += 1
@@ -299,13 +310,146 @@ class Tree:
         late = [child for child in below if child.id >= action.later and child.state != State.ABSORBED]
         if late:
             state = min(child.state for child in late)
-            copied = self.add_node(
-                node.parent, node.spans, node.author, like=node, state=state, own_settings=node.own_settings
-            )
+            copied = self.add_node(node.parent, node.spans, node.author, like=node, state=state)
             action.notes.append((copied.id, "state", State.ABSORBED))
             for child in late:
                 self.set(child, parent=copied.id)
                 action.notes.append((child.id, "parent", node.id))
+
+    # -- text -----------------------------------------------------------------------------------------
+
+    def end_typing(self) -> None:
+        """Let the next keystroke start an action of its own."""
+        self._typing = None
+
+    def replace(self, *edits: Edit) -> NodeId:
+        """Apply ``edits`` to the text from the root to the end of the current node, as one action.
+
+        The edits are in order and disjoint, and their places are those of the text before all of them.
+        Returns the node at which the text ends now, which becomes the current one. Raises Refused for an edit
+        that is not within the text.
+        """
+        with self.together():
+            parts, text, at = list[Edit](), self.text(self.current), 0
+            for start, at, words in edits:
+                first, end, words = edit_between(text[start:at], well_formed(words))
+                if first < end or words:
+                    parts.append(Edit(start + first, start + end, words))
+            if parts and len(edits) > 1:
+                self._change("edit", parts)
+            elif parts:
+                start, end, words = parts[0]
+                self._change("edit", parts, again=self._goes_on(parts[0], text))
+                first, last, _ = self._typing or (start, end, 0.0)
+                last = max(last, end) + len(words) - (end - start)
+                self._typing = min(first, start), last, self.typing_clock()
+            return self.current
+
+    def set_text(self, text: str) -> NodeId:
+        """Make ``text`` the text up to the current node, as :meth:`replace` does."""
+        with self.together():
+            return self.replace(Edit(0, self.chars(self.current), text))
+
+    def append(self, text: str) -> NodeId:
+        """Type ``text`` at the end of the current node; return the node that holds it.
+
+        That is the current node itself if a person wrote it and nothing follows it, else a new child.
+        """
+        with self.together():
+            end = self.chars(self.current)
+            return self.replace(Edit(end, end, text))
+
+    def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
+        """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
+
+        One action; an empty passage is a place. Raises Refused for one that is not within the text.
+        """
+        with self.together():
+            self._change("rewrite", [Edit(start, end, text_of(spans))], tuple(spans))
+
+    def _goes_on(self, edit: Edit, text: str) -> bool:
+        """Whether ``edit`` of ``text`` is a part of the last action."""
+        if self._typing is None or self.typing_clock() - self._typing[2] > PAUSE_SECONDS:
+            return False
+        start, end, _ = self._typing
+        typed = text[start:end]
+        ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not edit.text.startswith(_ENDS)
+        full = len(typed) > UNIT_CHARS and typed[-1:].isspace()
+        adjacent = start <= edit.end and edit.start <= end
+        return adjacent and (not (ended or full) or len(edit.text) <= edit.end - edit.start)
+
+    def _change(self, verb: str, edits: Sequence[Edit], inserted: Spans = (), *, again: bool = False) -> None:
+        """Change the text by ``edits``, which insert words of the writer, or ``inserted`` by a model.
+
+        With ``again`` they are a part of the last action, if they change one node.
+        """
+        line = self.line(self.current)[1:]
+        starts = [*accumulate((len(node.text) for node in line), initial=0)]
+        groups = list[tuple[int, int, list[Edit]]]()  # the first and the last node, and edits of them
+        done = 0
+        for edit in edits:
+            if not done <= edit.start <= edit.end <= starts[-1]:
+                raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
+            low, high = self._touched(line, starts, edit)
+            self.check_unwritten(*line[low : high + 1] or line[-1:])
+            own, done = list[Edit](), edit.end
+            if groups and low <= groups[-1][1]:
+                low, _, own = groups.pop()
+            own.append(edit)
+            groups.append((low, high, own))
+        single = groups[0][0] == groups[0][1]
+        with self.verb(verb, self.current, again=again and single) as action:
+            words, replaced = self.words(self.current), set[NodeId]()
+            for low, high, own in reversed(groups):  # deepest first
+                nodes, begin = line[low : high + 1], starts[low]
+                own = [Edit(edit.start - begin, edit.end - begin, edit.text) for edit in own]
+                spans = [span for node in nodes for span in node.spans]
+                spans = edited(spans, own, self.token_sizes, inserted)
+                is_cut = high == len(line) - 1 and edits[-1].end == starts[-1]
+                if not nodes:
+                    above = line[-1].id if line else ROOT
+                    line.append(self.add_node(above, spans, "edited" if inserted else "writer"))
+                elif low == high and nodes[0].author != "model":
+                    self.put_spans(nodes[0], spans)
+                elif is_cut and not spans:
+                    del line[low:]  # it stays as it is, on a branch of its own
+                else:
+                    line[low : high + 1] = [made] = [self._add_edited(nodes, spans)]
+                    # What follows moves along, but not from an end that is cut off, or that end itself.
+                    for child in [] if is_cut else self.all_children(nodes[-1].id):
+                        if child not in replaced:
+                            self.set(self._nodes[child], parent=made.id)
+                    replaced.add(nodes[0].id)
+            self.put("current", line[-1].id if line else ROOT)
+            action.words += self.words(self.current) - words
+
+    def _add_edited(self, nodes: Sequence[Node], spans: Spans) -> Node:
+        """Add a node beside the first of ``nodes``, in the place of all of them, and move its marks there."""
+        first = nodes[0]
+        author: Author = "writer" if all(node.author == "writer" for node in nodes) else "edited"
+        kept = {name: getattr(first, name) for name in _KEPT}
+        made = self.add_node(first.parent, spans, author, like=first, undone=State.ABSORBED, **kept)
+        self.set(first, bookmark=False, title="", note="", tags=())
+        return made
+
+    def _touched(self, line: Sequence[Node], starts: Sequence[int], edit: Edit) -> tuple[int, int]:
+        """Return the first and the last of the nodes, which begin at ``starts``, that an edit changes.
+
+        Words at the end go into the last node if a person wrote it and nothing follows it, else into a new
+        one. An insertion between nodes goes into the first that a person wrote, or into the last that no
+        model is writing, since text can only be added at the end of that one.
+        """
+        if edit.start < edit.end:
+            return bisect_right(starts, edit.start) - 1, bisect_left(starts, edit.end) - 1
+        if edit.start == starts[-1]:
+            followed = any(n.state != State.ABSORBED for n in self.nodes(self.all_children(self.current)))
+            own = bool(line) and line[-1].author in ("writer", "edited") and len(line[-1].text) < LONGEST
+            if followed or not own:
+                return len(line), len(line)
+        there = range(bisect_left(starts, edit.start, 1) - 1, bisect_right(starts, edit.start, 0, len(line)))
+        ended = next((n for n in reversed(there) if line[n].streaming is None), there[-1])
+        place = next((n for n in there if line[n].author != "model"), ended)
+        return place, place
 
     # -- look --------------------------------------------------------------------------------------
 

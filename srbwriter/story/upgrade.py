@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from srbwriter.story.edits import Edit
 from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_at, heading_line, is_scene_break
-from srbwriter.story.spans import edited
+from srbwriter.story.spans import Edit, edited
 from srbwriter.story.tree import Rows
 
 OLD = b"SQLite format 3\0"

@@ -29,7 +29,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from srbwriter import unspaced
-from srbwriter.story.edits import edit_between
+from srbwriter.story.spans import edit_between
 from srbwriter.tui.commands import Keyed
 from srbwriter.tui.driver import is_text
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import Edit, Story, StoryError, library
-from srbwriter.story.edits import apply_edits
 from srbwriter.story.library import Backup, backups
 from srbwriter.story.library import restore as restore_copy
 from srbwriter.story.model import counted
+from srbwriter.story.spans import apply_edits
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, Confirm
 from srbwriter.tui.dialogs.openings import offer_openings

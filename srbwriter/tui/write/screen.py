@@ -23,7 +23,7 @@ from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.tokens import Tokens
 from srbwriter.story import Edit, StoryError
-from srbwriter.story.edits import edit_between
+from srbwriter.story.spans import edit_between
 from srbwriter.tui import actions as actions  # each of its modules declares commands
 from srbwriter.tui import options
 from srbwriter.tui.commands import AT_ONCE, COMMANDS, branch_bindings, screen_bindings
