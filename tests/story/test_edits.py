@@ -52,6 +52,29 @@ def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], 
     assert readable(story) == before
 
 
+def test_branches_begun_below_an_edit_keep_its_text_when_it_is_undone(story: Story) -> None:
+    path = line(story, "It rained. ", "He ran. ", "She hid. ")
+    story.replace(Edit(11, 13, "We"), Edit(19, 22, "They"))
+    [late] = generated(story, story.current, "All slept.")
+    story.undo()
+    assert story.is_living(late)
+    assert story.text(late) == "It rained. We ran. They hid. All slept."
+    assert story.path(story.current)[1:] == path
+    assert texts(story) == ["It rained. ", "He ran. ", "She hid. "]
+    story.redo()
+    assert story.path(late)[:-1] == story.path(story.current)
+    story.undo()
+    assert story.text(late) == "It rained. We ran. They hid. All slept." and story.is_living(late)
+
+
+def test_words_are_put_behind_an_end_that_is_cut_off(story: Story) -> None:
+    line(story, "One ", "two ")
+    story.replace(Edit(4, 8, ""), Edit(8, 8, "three"))
+    assert story.text(story.current) == "One three"
+    story.undo()
+    assert texts(story) == ["One ", "two "]
+
+
 # -- which nodes are touched ---------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from srbwriter.story import ROOT, Refused, State, Story
+from srbwriter.story import ROOT, Edit, Refused, State, Story
 from srbwriter.story.model import NodeId
 from srbwriter.story.words import count
 from tests.story.machine import StoryMachine
@@ -269,6 +269,23 @@ class Editing(Writing):
         assert self.story.text(end) == text
         if text != old:
             assert self.story.current == end
+            self.acted()
+
+    @rule(pick=PICKS, places=st.lists(PICKS, min_size=2, max_size=6), words=st.lists(WORDS | st.just("")))
+    def change_several(self, pick: int, places: list[int], words: list[str]) -> None:
+        self.stand_at(self.a_node(pick))
+        text = old = self.story.text(self.story.current)
+        ends = sorted(place % (len(old) + 1) for place in places)
+        edits = [Edit(*row) for row in zip(ends[::2], ends[1::2], words, strict=False)]
+        for start, end, new in reversed(edits):
+            text = text[:start] + new + text[end:]
+        try:
+            self.story.replace(*edits)
+        except Refused:
+            assert self.streaming
+            return
+        assert self.story.text(self.story.current) == text
+        if text != old:
             self.acted()
 
     def generated_text_stands_where_it_stood(self) -> None:
