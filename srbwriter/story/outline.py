@@ -79,7 +79,10 @@ def heading_at(text: str, at: int, title: str) -> Edit:
 
 
 def heading_edit(text: str, place: int, title: str) -> Edit:
-    """Return the edit that gives the chapter whose line holds character ``place`` a title, or begins one."""
+    """Return the edit that gives the chapter whose line holds character ``place`` a title, or begins one.
+
+    Without a ``title`` that is a scene. It begins before the paragraph there, or behind the last one.
+    """
     for here in outline(text):
         if here.begin <= place <= here.end:
             return Edit(here.begin, here.end, heading_of(title, here.level or 1))

@@ -19,7 +19,6 @@ from srbwriter.story.draft import StoryDraft, default_language, language_tag, ro
 from srbwriter.story.journal import Journal, SaveState, create_story, open_story
 from srbwriter.story.model import (
     ROOT,
-    Author,
     JsonObject,
     JsonValue,
     NodeId,
@@ -147,14 +146,11 @@ class Story(Tree):
     def draft(self) -> StoryDraft:
         """Return a copy of the whole tree as it is now, with the bin, but without what only undo needs."""
         with self.lock:
-            nodes, stack = dict[NodeId, Node](), [ROOT]
-            while stack:
-                node = self.node(stack.pop())
-                below = self.all_children(node.id)
-                if node.state == State.ABSORBED and all(n.state == State.ABSORBED for n in self.nodes(below)):
-                    continue  # other absorbed nodes are the parents of binned ones
-                nodes[node.id] = copy(node)
-                stack.extend(reversed(below))
+            order = [ROOT]
+            for number in order:  # which grows
+                below = self.nodes(self.all_children(number))
+                order += [n.id for n in below if n.state != State.ABSORBED or self.all_children(n.id)]
+            nodes = {number: copy(self.node(number)) for number in order}
             title, author, language, uuid = self.properties.values()
             return StoryDraft(nodes, self.current, title, author, language, uuid, self.values(), self.days())
 
@@ -202,20 +198,6 @@ class Story(Tree):
             self.set(self.node(node), meta={**self.node(node).meta, key: value})
 
     # -- the tree ----------------------------------------------------------------------------------
-
-    def add(
-        self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *, stand: bool = False
-    ) -> list[NodeId]:
-        """Add ``texts`` as branches below ``parent``; with ``stand``, move to the last one.
-
-        It does not count as written today.
-        """
-        with self.verb("add", parent):
-            self.check_unwritten(self.check_living(parent))
-            made = [self.add_node(parent, plain(well_formed(t), author), author) for t in texts]
-            if stand and made:
-                self.put("current", made[-1].id)
-            return [node.id for node in made]
 
     def pick(self, node: NodeId, at: int | None = None) -> NodeId:
         """Pick ``node`` as the current node; or its first ``at`` characters, in a new node beside it.
@@ -291,16 +273,10 @@ class Story(Tree):
         """Chapters and scenes of the text up to the current node, with their words."""
         return outline.outline(self.text(self.current))
 
-    def put_heading(self, place: int, title: str) -> int:
-        """Give the chapter whose line holds character ``place`` a title; empty for a scene break.
-
-        Anywhere else a chapter begins, before the paragraph there; at the end of the text behind the last
-        one. Returns where its line begins.
-        """
+    def put_heading(self, place: int, title: str) -> None:
+        """Begin a chapter at character ``place``, or give it another title: :func:`~.outline.heading_edit`."""
         with self.verb("heading", self.current):
-            edit = outline.heading_edit(self.text(self.current), place, title)
-            self.replace(edit)
-            return edit.start + len(edit.text) - len(edit.text.lstrip("\n"))
+            self.replace(outline.heading_edit(self.text(self.current), place, title))
 
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
+from tests.story.branches import added
 
 
 def make(title: str = "The Orchard", text: str = "It was spring.", path: Path | None = None) -> Path:
@@ -13,7 +14,7 @@ def make(title: str = "The Orchard", text: str = "It was spring.", path: Path | 
     path.parent.mkdir(parents=True, exist_ok=True)
     with Story.create(path, title) as story:
         node = story.append(text)
-        story.add(node, [" One.", " Two."], "model")
+        added(story, node, [" One.", " Two."], "model")
     return path
 
 
@@ -25,7 +26,7 @@ def damaged(nodes: int = 400) -> Path:
     """A story with noise over a page in its middle."""
     path = make()
     with Story.open(path) as story:
-        story.add(ROOT, [f"Node {number}. " * 20 for number in range(nodes)])
+        added(story, ROOT, [f"Node {number}. " * 20 for number in range(nodes)])
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2 // 4096 * 4096)
         file.write(b"\xff" * 4096)

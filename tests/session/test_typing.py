@@ -10,6 +10,7 @@ from srbwriter.session import Session
 from srbwriter.session.prefix import in_whole_words
 from srbwriter.session.typing import joint
 from srbwriter.story import Edit
+from tests.story.branches import added
 
 OPENING = "The fox slept. It rain"
 
@@ -51,7 +52,7 @@ def test_the_first_letter_after_a_sentence_by_a_model_is_parted_from_it(
 
 
 def test_an_opening_that_came_from_a_file_is_parted_from_too(session: Session) -> None:
-    session.story.add(session.node, ["It rained."], "imported", stand=True)
+    added(session.story, session.node, ["It rained."], "imported", stand=True)
     assert session.joint(len(session.text()), "T") == " "
 
 

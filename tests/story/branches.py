@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from srbwriter.story import Story
+from srbwriter.story.model import Author
 from srbwriter.story.node import Node
+from srbwriter.story.spans import plain
 
 WORDS = "It was a dark and stormy night. " * 40
 
@@ -15,6 +17,16 @@ WORDS = "It was a dark and stormy night. " * 40
 def sizes(vocab: str, ids: Sequence[int]) -> Sequence[int]:
     """A vocabulary in which token n is n % 4 characters long."""
     return [n % 4 for n in ids]
+
+
+def added(
+    story: Story, parent: int, texts: Sequence[str], author: Author = "writer", *, stand: bool = False
+) -> list[int]:
+    """Branches below ``parent``; with ``stand``, the last one is the current node."""
+    with story.verb("add", parent):
+        made = [story.add_node(parent, plain(text, author), author).id for text in texts]
+        story.put("current", made[-1] if stand else story.current)
+    return made
 
 
 def generated(story: Story, parent: int, *texts: str) -> list[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import ROOT, Story
-from tests.story.branches import WORDS
+from tests.story.branches import WORDS, added
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def sixty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Story.create(path, "Sixty") as story:
         node = ROOT
         for number in range(60):
-            [node] = story.add(node, [f"<{number}> {WORDS}"])
+            [node] = added(story, node, [f"<{number}> {WORDS}"])
         story.visit(node)
     return path
 

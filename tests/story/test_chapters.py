@@ -8,7 +8,7 @@ from srbwriter import formats
 from srbwriter.story import ROOT, Edit, Refused, Story
 from srbwriter.story.outline import outline
 from srbwriter.story.search import matches, search_tree
-from tests.story.branches import generated, sizes
+from tests.story.branches import added, generated, sizes
 
 TEXT = "It rained.\n\nShe left.\n\nHe stayed."
 
@@ -29,11 +29,11 @@ def test_the_outline_is_read_from_the_text() -> None:
 
 def test_a_chapter_begins_before_its_paragraph_and_gets_another_title(story: Story) -> None:
     story.append(TEXT)
-    at = story.put_heading(TEXT.index("left"), "Two")
+    story.put_heading(TEXT.index("left"), "Two")
     assert story.text(story.current) == "It rained.\n\n# Two\n\nShe left.\n\nHe stayed."
-    story.put_heading(at, "The second")
+    story.put_heading(TEXT.index("She left"), "The second")
     assert titles(story) == [("The second", 4)]
-    story.put_heading(at, "")
+    story.put_heading(TEXT.index("She left"), "")
     assert story.text(story.current) == "It rained.\n\n* * *\n\nShe left.\n\nHe stayed."
     for _ in range(3):
         story.undo()
@@ -82,7 +82,7 @@ def test_a_scene_moves_wherever_the_nodes_of_the_text_begin(story: Story, place:
     text = "".join(scenes)
     [node] = generated(story, ROOT, text[:place])
     story.pick(node)
-    story.add(story.current, [text[place:]], stand=True)
+    added(story, story.current, [text[place:]], stand=True)
     at = story.move_chapter(text.index("Two"), later=later)
     wanted = [scenes[1], scenes[0], scenes[2]] if not later else [scenes[0], scenes[2] + "\n\n", scenes[1]]
     assert story.text(story.current) == "".join(wanted) and at == "".join(wanted).index(scenes[1])
@@ -117,8 +117,8 @@ def test_search_finds_what_looks_alike(story: Story, text: str, words: str, foun
 
 
 def test_search_finds_all_words_and_says_where(story: Story) -> None:
-    [rain, dog] = story.add(ROOT, ["It rained on the harbour.", "The dog of the harbour ran."])
-    [gate, gone] = story.add(ROOT, ["他把门关上了。", "他把门关上了。 rain"])
+    [rain, dog] = added(story, ROOT, ["It rained on the harbour.", "The dog of the harbour ran."])
+    [gate, gone] = added(story, ROOT, ["他把门关上了。", "他把门关上了。 rain"])
     story.delete(gone)
     assert [*search_tree(story, "harb")] == [dog, rain]
     assert [*search_tree(story, "harbour dog")] == [dog]
@@ -132,7 +132,7 @@ def test_an_edit_of_a_models_text_makes_a_sibling_and_moves_what_followed(story:
     story.append("It rained. ")
     take, beside = generated(story, story.current, "The dog ran.", "The cat.")
     story.pick(take)
-    [after] = story.add(take, [" Home."], stand=True)
+    [after] = added(story, take, [" Home."], stand=True)
     story.replace(Edit(15, 18, "fox"))
     [twin] = set(story.children(story.parent(take) or ROOT)) - {take, beside}
     assert (story.node(take).text, story.children(take)) == ("The dog ran.", [])

@@ -19,6 +19,7 @@ from srbwriter.story import Edit, NotSaved, Story, disk, journal
 from srbwriter.story.disk import RowFile, changes_of, lock_of
 from srbwriter.story.library import backups, info, snapshot
 from srbwriter.story.model import TooNew
+from tests.story.branches import added
 
 REPO = Path(__file__).parents[2]
 KILLED = """
@@ -255,7 +256,7 @@ def test_a_second_window_follows_and_takes_over(file: Path) -> None:
 
 def test_a_changed_text_is_named_and_every_other_one_kept(file: Path, tmp_path: Path) -> None:
     with Story.open(file) as story:
-        node = story.add(story.current, [" Two.", " Three."], stand=True)[0]
+        node = added(story, story.current, [" Two.", " Three."], stand=True)[0]
         folder = story.backup_folder(tmp_path / "copies")
     copy = snapshot(file, folder, "good")
     data = file.read_bytes()
@@ -277,7 +278,7 @@ def test_a_lost_page_costs_what_was_in_it(file: Path, page: int) -> None:
     with Story.open(file) as story:
         node = story.current
         for number in range(200):
-            [node] = story.add(node, [f"<{number}> " + "It rained all day. " * 8], stand=True)
+            [node] = added(story, node, [f"<{number}> " + "It rained all day. " * 8], stand=True)
     data = bytearray(file.read_bytes())
     data[4096 * page : 4096 * (page + 1)] = os.urandom(4096)
     file.write_bytes(data)
@@ -289,7 +290,7 @@ def test_a_lost_page_costs_what_was_in_it(file: Path, page: int) -> None:
 
 def test_a_file_that_was_cut_off_keeps_what_is_left(file: Path) -> None:
     with Story.open(file) as story:
-        story.add(story.current, [" It poured.", " It hailed."], stand=True)
+        added(story, story.current, [" It poured.", " It hailed."], stand=True)
     data = file.read_bytes()
     file.write_bytes(data[: data.rindex(b'["end"')])
     with Story.open(file) as story:

@@ -9,7 +9,7 @@ import pytest
 from srbwriter.story import ROOT, Story
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.node import Node
-from tests.story.branches import generated
+from tests.story.branches import added, generated
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_an_opening_and_an_import_count_nothing_until_something_is_written(tmp_p
         story.pick(3)
         assert today(story) == 2
     with Story.create(tmp_path / "b.srbw") as story:
-        [opening] = story.add(ROOT, ["The rain had come early."], "imported", stand=True)
+        [opening] = added(story, ROOT, ["The rain had come early."], "imported", stand=True)
         assert (story.current, today(story)) == (opening, 0)
         story.append(" It stayed.")
         assert today(story) == 2

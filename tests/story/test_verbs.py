@@ -8,7 +8,7 @@ import pytest
 
 from srbwriter.story import ROOT, Edit, Refused, Story, StorySettings
 from srbwriter.story.model import LoreEntry, Template
-from tests.story.branches import generated
+from tests.story.branches import added, generated
 
 # -- the tree ------------------------------------------------------------------------------------------
 
@@ -19,8 +19,8 @@ def test_the_root_stays_what_it_is(story: Story) -> None:
 
 
 def test_the_bin_gives_everything_back(story: Story) -> None:
-    [node] = story.add(ROOT, ["a"])
-    [child] = story.add(node, ["b"])
+    [node] = added(story, ROOT, ["a"])
+    [child] = added(story, node, ["b"])
     story.visit(child)
     story.delete(node)
     assert (story.current, story.bin(), story.children(ROOT)) == (ROOT, [node], [])
@@ -41,8 +41,8 @@ def test_unknown_nodes_are_named(story: Story) -> None:
 
 
 def test_ways_through_the_tree(story: Story) -> None:
-    a, b = story.add(ROOT, ["a", "b"])
-    c, d = story.add(a, ["c", "d"])
+    a, b = added(story, ROOT, ["a", "b"])
+    c, d = added(story, a, ["c", "d"])
     order = [ROOT, a, c, d, b]
     assert list(story.reading_order()) == order
     assert story.path(d) == [ROOT, a, d]
@@ -62,7 +62,7 @@ def test_unread_branches(story: Story) -> None:
 
 
 def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:
-    [node] = story.add(ROOT, ["a"])
+    [node] = added(story, ROOT, ["a"])
     above = StorySettings(
         memory="m", lore=[LoreEntry("1", keys=["k"])], template=Template("t"), sampling={"top_k": 1}
     )
@@ -96,7 +96,7 @@ def test_history_survives_the_file_and_redo_does_what_was_undone_last(story: Sto
 
 
 def test_words_between_the_models_nodes_are_kept_while_the_later_is_written(story: Story) -> None:
-    [above] = story.add(ROOT, ["It rained."], "model", stand=True)
+    [above] = added(story, ROOT, ["It rained."], "model", stand=True)
     below = story.begin_branch(above)
     story.stream(below, " Hard", [1])
     story.visit(below)
@@ -143,7 +143,7 @@ def test_keystrokes_of_one_sentence_are_one_action(story: Story, clock: Clock) -
 
 
 def test_words_typed_over_a_branch_and_taken_back_do_not_bring_it_back(story: Story) -> None:
-    story.add(ROOT, ["It rained."], "model", stand=True)
+    added(story, ROOT, ["It rained."], "model", stand=True)
     story.replace(Edit(0, 10, "S"))
     story.replace(Edit(0, 1, ""))
     assert story.text(story.current) == ""

@@ -9,6 +9,7 @@ import pytest
 from srbwriter import paths
 from srbwriter.story import Story, library
 from srbwriter.tui.dialogs.ask import Confirm
+from tests.story.branches import added
 from tests.tui.conftest import OpenBench
 from tests.tui.steps import opened, visible
 
@@ -19,7 +20,7 @@ def make(file: Path, title: str = "The Orchard") -> bytes:
     with Story.create(file, title) as story:
         for number in range(PASSAGES):
             words = f" Passage {number} of the tale. " * 40
-            story.visit(story.add(story.current, [words + "\n\n"])[0])
+            story.visit(added(story, story.current, [words + "\n\n"])[0])
         library.daily(story.file, story.backup_folder(paths.backup_dir()))
     return file.read_bytes()
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, NodeId, Story
 from srbwriter.tui.tree.view import rows
+from tests.story.branches import added
 from tests.tui.conftest import OpenBench
 
 
@@ -25,7 +26,7 @@ def grown(folder: Path, parents: list[int], here: int) -> Story:
     story = Story.create(file)
     nodes: list[NodeId] = [ROOT]
     for parent in parents:
-        [node] = story.add(nodes[parent % len(nodes)], [f"word {len(nodes)} "])
+        [node] = added(story, nodes[parent % len(nodes)], [f"word {len(nodes)} "])
         nodes.append(node)
     story.visit(nodes[here % len(nodes)])
     return story

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from srbwriter import paths
 from srbwriter.story import ROOT, library
+from srbwriter.story.spans import plain
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
     memory = prompt.memory or (own.memory if own.request is None else None)
     story.put_settings(ROOT, replace(own, memory=memory, request=prompt.request or None))
     if prompt.text:
-        story.add(story.current, [prompt.text], "imported", stand=True)  # the writer did not type them
+        with story.verb("add", story.current):  # the writer did not type it
+            made = story.add_node(story.current, plain(prompt.text, "imported"), "imported")
+            story.put("current", made.id)
     screen.show_story()
     if prompt.request and not session.instruct:
         screen.notify(_NEEDS_INSTRUCTION_MODEL)
