@@ -274,7 +274,7 @@ class Story(Tree):
         return outline.outline(self.text(self.current))
 
     def put_heading(self, place: int, title: str) -> None:
-        """Begin a chapter at character ``place``, or give it another title: :func:`~.outline.heading_edit`."""
+        """Begin a chapter at character ``place``, or give it another title, as ``heading_edit`` says."""
         with self.verb("heading", self.current):
             self.replace(outline.heading_edit(self.text(self.current), place, title))
 
