@@ -13,7 +13,6 @@ from srbwriter.formats import book, documents, folder, foreign, html, lore, mark
 from srbwriter.formats.folder import Folder
 from srbwriter.formats.opening import Document, FormatError, NotForUs, decode, open_document, refuse_unknown
 from srbwriter.story.draft import StoryDraft
-from srbwriter.story.model import OnProgress, no_progress
 
 log = logging.getLogger(__name__)
 
@@ -103,15 +102,12 @@ def no_extension(file: Path) -> str:
     return f"{file}: no format has the extension {file.suffix or '(none)'}; use one of {known}"
 
 
-def read(
-    data: bytes, name: str, progress: OnProgress = no_progress, *, encoding: str = "", format_name: str = ""
-) -> StoryDraft:
+def read(data: bytes, name: str, *, encoding: str = "", format_name: str = "") -> StoryDraft:
     """Return the story in a file, with notices of what was left out or changed.
 
     Args:
         data: the file.
         name: its name in messages.
-        progress: called with the progress.
         encoding: the encoding of a text that is not in UTF, by a name that Python knows.
         format_name: the format to read it as, instead of the detected one.
 
@@ -123,7 +119,6 @@ def read(
         document = Document(name, data, "text", decode(data, name, encoding))
     else:
         document = open_document(data, name, encoding)
-    progress(0.5)
     if form is not None and not as_text and not form.matches(document):
         raise FormatError(name, "the file", f"a file in the format {form.name}")
     form = form or next((form for form in FORMATS if form.matches(document)), None)
@@ -142,14 +137,14 @@ def read(
 
 
 def read_folder(
-    opened: Folder, progress: OnProgress = no_progress, *, as_one: bool = False, encoding: str = "",
-    format_name: str = "",
+    opened: Folder, progress: Callable[[float], object] = lambda share: None, *, as_one: bool = False,
+    encoding: str = "", format_name: str = "",
 ) -> StoryDraft:  # fmt: skip
     """Return the story in a folder.
 
     Args:
         opened: the folder.
-        progress: called with the progress.
+        progress: called with the share that is read, from 0 to 1.
         as_one: whether any folder may become a story, each file a chapter.
         encoding: the encoding of texts that are not in UTF.
         format_name: the format of the folder, or that of each file in it.

@@ -15,8 +15,10 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 from uuid import uuid4
 
 from srbwriter import formats, paths
@@ -25,10 +27,13 @@ from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
 from srbwriter.story.disk import Taken, in_brief, place, remove, saving, write_story
 from srbwriter.story.draft import StoryDraft, rows_of
-from srbwriter.story.model import DamagedStory, OnProgress, StoryError, no_progress
+from srbwriter.story.model import DamagedStory, StoryError
 from srbwriter.story.story import Story
 
 log = logging.getLogger(__name__)
+
+OnProgress: TypeAlias = "Callable[[float], object]"
+"""Called with the finished share of a transfer, from 0 to 1; cancels it by raising."""
 
 _PARSED = 0.6  # share of an import when the file is parsed
 
@@ -50,7 +55,7 @@ class Landed:
     notices: tuple[str, ...] = ()
 
 
-def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tuple[str, bytes]:
+def rendered(source: Path, form: str, progress: OnProgress = lambda share: None) -> tuple[str, bytes]:
     """Return title and bytes of the story in ``source``, in the format called ``form``.
 
     The story may be open for writing elsewhere. Raises NotAStory or DamagedStory.
@@ -91,7 +96,7 @@ class Export:
     def __post_init__(self) -> None:
         self.part = _beside(self.target)
 
-    def run(self, progress: OnProgress = no_progress) -> Landed:
+    def run(self, progress: OnProgress = lambda share: None) -> Landed:
         """Export. Raises StoryError; then nothing is left."""
         try:
             if self.target.exists() and not (self.force and self.target.is_file()):
@@ -131,8 +136,9 @@ class Import:
     def __post_init__(self) -> None:
         self.part = _beside(self.target or self.folder / "import")
 
-    def run(self, progress: OnProgress = no_progress) -> Landed:
+    def run(self, progress: OnProgress = lambda share: None) -> Landed:
         """Import. Raises StoryError or FormatError; then nothing is left."""
+        progress(0)
         draft = self._draft(lambda share: progress(share * _PARSED))
         progress(_PARSED)
         titles = (self.title, draft.title, self.file.stem if self.data is None else "Imported story")
@@ -159,7 +165,7 @@ class Import:
             if self.more or (self.data is None and self.file.is_dir()):
                 opened = folders.open_files((self.file, *self.more))
                 return formats.read_folder(opened, progress, as_one=self.as_one, **chosen)
-            return formats.read(self._read(), str(self.file), progress, **chosen)
+            return formats.read(self._read(), str(self.file), **chosen)
         except OSError as error:
             raise TransferError(f"{error.filename or self.file}: {in_brief(error)}") from error
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Story, StoryError, TokenSizes, library
+from srbwriter.story import Story, StoryError, library
+from srbwriter.story.model import TokenSizes
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from srbwriter.engine.generation import Branch, BranchCommand, Buffer, Generation
 from srbwriter.engine.types import BranchState, Done, FinishReason, InvalidRequest, Request, Sampling, Stop
-from srbwriter.story import ROOT, Node, NodeId, State, Story
+from srbwriter.story import ROOT, Node, NodeId, Story
+from srbwriter.story.model import State
 
 from .prefix import Prefix
 

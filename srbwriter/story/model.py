@@ -30,13 +30,6 @@ TokenSizes: TypeAlias = "Callable[[str, Sequence[int]], Sequence[int] | None]"
 Bytes of an unfinished character count for the token that finishes it. ``None``: not that vocabulary.
 """
 
-OnProgress: TypeAlias = "Callable[[float], object]"
-"""Called with the finished share of a long task, from 0 to 1; cancels the task by raising."""
-
-
-def no_progress(share: float) -> None:
-    """Ignore the progress."""
-
 
 class State(IntEnum):
     """Whether a node is in the tree, in the bin, or a version that was undone."""

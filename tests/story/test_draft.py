@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from srbwriter import formats
-from srbwriter.story import ROOT, Refused, Story, StorySettings
+from srbwriter.story import ROOT, Refused, Story
 from srbwriter.story.draft import StoryDraft, language_tag
-from srbwriter.story.model import LoreEntry, Span
+from srbwriter.story.model import LoreEntry, Span, StorySettings
 from tests.story.branches import generated
 
 

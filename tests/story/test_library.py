@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from srbwriter import paths
-from srbwriter.story import NotAStory, NotSaved, Story, library
+from srbwriter.story import NotSaved, Story, library
 from srbwriter.story.disk import move
 from srbwriter.story.library import free_path, info, stories
-from srbwriter.story.model import Progress
+from srbwriter.story.model import NotAStory, Progress
 from srbwriter.story.tree import IDLE_SECONDS
 from tests.story.branches import generated
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from srbwriter.story import ROOT, Edit, Refused, State, Story
-from srbwriter.story.model import NodeId
+from srbwriter.story import ROOT, Edit, Refused, Story
+from srbwriter.story.model import NodeId, State
 from srbwriter.story.words import count
 from tests.story.machine import StoryMachine
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, Edit, Refused, Story, StorySettings
-from srbwriter.story.model import LoreEntry, Template
+from srbwriter.story import ROOT, Edit, Refused, Story
+from srbwriter.story.model import LoreEntry, StorySettings, Template
 from tests.story.branches import added, generated
 
 # -- the tree ------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import pytest
 from textual.widgets import Input
 
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import ROOT, StorySettings
-from srbwriter.story.model import LoreEntry
+from srbwriter.story import ROOT
+from srbwriter.story.model import LoreEntry, StorySettings
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench

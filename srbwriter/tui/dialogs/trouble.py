@@ -6,9 +6,9 @@ import shlex
 import time
 
 from srbwriter import logs, paths
-from srbwriter.story import Damage, Story
+from srbwriter.story import Story
 from srbwriter.story.library import Backup, backups, newest_good
-from srbwriter.story.model import counted
+from srbwriter.story.model import Damage, counted
 
 _SHOWN = 40  # characters shown of each doubtful passage
 

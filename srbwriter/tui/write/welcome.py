@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.drafts import sheets_left
-from srbwriter.story import ReadOnly, Story, StoryError, library
+from srbwriter.story import Story, StoryError, library
+from srbwriter.story.model import ReadOnly
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import damage_question
 
