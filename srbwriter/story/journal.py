@@ -207,7 +207,7 @@ class Journal:
     def close(self) -> None:
         """Write everything and release the lock. Raises NotSaved; then the words are kept elsewhere."""
         try:
-            if self._thread is not None:
+            if self._thread is not None and not self._closing:
                 self.put({})  # the file is looked at once more
                 self.flush()
         finally:
@@ -220,6 +220,7 @@ class Journal:
                 self._drop_changes()
             if self.file.lock is not None:
                 self.file.lock.close()
+                self.file.lock = None
 
     # the thread
 

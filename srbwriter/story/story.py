@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,7 +42,6 @@ class Story(Tree):
         super().__init__()
         self.file = opened.path
         """The story file: a second one, after another program has replaced the first."""
-        self._journal: Journal | None = None
         self._seen: object = None
         self._show(opened)
 
@@ -52,8 +50,7 @@ class Story(Tree):
         self._take_in(opened.rows)
         self.read_only, self.damage = opened.read_only, opened.damage
         self.second_file, self._shown = opened.second_file, opened.summary
-        if opened.lock is not None:
-            self._journal = Journal(opened, self._rows, self._summary, self._moved)
+        self._journal = Journal(opened, self._rows, self._summary, self._moved)
 
     def _summary(self) -> JsonObject:
         """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
@@ -66,8 +63,7 @@ class Story(Tree):
         return self._shown
 
     def _hand_over(self, rows: Rows) -> None:
-        if self._journal is not None:
-            self._journal.put(rows)
+        self._journal.put(rows)
 
     def _moved(self, second: SecondFile) -> None:
         with self.lock:
@@ -98,9 +94,7 @@ class Story(Tree):
 
     def close(self) -> None:
         """Write everything and close the file. Raises NotSaved; then the words are kept elsewhere."""
-        journal, self._journal = self._journal, None
-        if journal is not None:
-            journal.close()
+        self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -111,12 +105,11 @@ class Story(Tree):
     @property
     def save_state(self) -> SaveState:
         """Whether everything is on the disk, and why not."""
-        return self._journal.state if self._journal is not None else SaveState(True)
+        return self._journal.state
 
     def flush(self) -> None:
         """Wait until everything is on the disk. Raises NotSaved, and the journal retries."""
-        if self._journal is not None:
-            self._journal.flush()
+        self._journal.flush()
 
     def follow(self) -> bool:
         """In a view of a story that is open elsewhere: read it again if it has changed; say whether.
@@ -150,7 +143,7 @@ class Story(Tree):
             for number in order:  # which grows
                 below = self.nodes(self.all_children(number))
                 order += [n.id for n in below if n.state != State.ABSORBED or self.all_children(n.id)]
-            nodes = {number: copy(self.node(number)) for number in order}
+            nodes = {number: self.node(number) for number in order}
             title, author, language, uuid = self.properties.values()
             return StoryDraft(nodes, self.current, title, author, language, uuid, self.values(), self.days())
 
@@ -252,8 +245,6 @@ class Story(Tree):
             found = self.check_living(node)
             if found.parent is None:
                 raise Refused("the root of the story cannot be deleted")
-            if node in self.path(self.current):
-                self.put("current", found.parent)
             self.set(found, state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
@@ -285,15 +276,11 @@ class Story(Tree):
         Returns the character at which the chapter starts now. Raises Refused without such a chapter.
         """
         with self.verb("move_chapter", self.current):
-            text, spans, at = self.text(self.current), list[Span](), 0
+            text, whole = self.text(self.current), [s for node in self.line(self.current) for s in node.spans]
             first, second, end = outline.neighbours(text, place, later)
-            for node in self.line(self.current):
-                low, high = max(first - at, 0), min(second - at, len(node.text))
-                spans += part_of(node.spans, low, high, self.token_sizes) if low < high else ()
-                at += len(node.text)
             ending = text[second:end][-2:]
             gap = "\n\n"[len(ending) - len(ending.rstrip("\n")) :]  # missing at the end of a text
-            moved = tidy([*plain(gap, "writer"), *spans])
+            moved = (*plain(gap, "writer"), *part_of(whole, first, second, self.token_sizes))
             edits = Edit(first, second, ""), Edit(end, end, text_of(moved))
             self._change("move_chapter", edits, moved)
             return first + (end - second + len(gap)) * later
