@@ -37,7 +37,6 @@ from srbwriter.story.model import (
     NotSaved,
     Progress,
     ReadOnly,
-    SecondFile,
     StoryError,
     TooNew,
     as_object,
@@ -244,7 +243,7 @@ class RowFile:
     lock: FileLock | None = None
     tokens: list[str] = field(default_factory=list[str])
     read_only: ReadOnly | None = None
-    second_file: SecondFile | None = None
+    second_file: Path | None = None
 
     def is_ours(self) -> bool:
         """Whether the file is still the one that was read or written last."""

@@ -22,7 +22,7 @@ from secrets import token_hex
 from srbwriter import paths
 from srbwriter.story import disk, library
 from srbwriter.story.disk import FileLock, RowFile, saving, write_story
-from srbwriter.story.model import JsonObject, NotAStory, NotSaved, ReadOnly, SecondFile, StoryError
+from srbwriter.story.model import JsonObject, NotAStory, NotSaved, ReadOnly, StoryError
 from srbwriter.story.tree import Rows
 
 log = logging.getLogger(__name__)
@@ -116,8 +116,8 @@ def _bring_up_to_date(file: RowFile) -> RowFile:
             same = kept.rows["value", "uuid"] == file.rows.get(("value", "uuid"))
             kept.rows = rows if same else kept.rows
             kept.note_damage("", set())
-            file.second_file = SecondFile(path, library.place_of_second(path, kept.rows))
-            write_story(file.second_file.ours, kept.rows)
+            file.second_file = library.place_of_second(path, kept.rows)
+            write_story(file.second_file, kept.rows)
     kept.path.unlink(missing_ok=True)
     return file
 
@@ -156,7 +156,7 @@ class Journal:
 
     def __init__(
         self, file: RowFile, whole: Callable[[], Rows], summary: Callable[[], JsonObject],
-        moved: Callable[[SecondFile], object],
+        moved: Callable[[Path], object],
     ) -> None:  # fmt: skip
         self.file = file
         self._whole, self._summary, self._moved = whole, summary, moved
@@ -319,4 +319,4 @@ class Journal:
         self._use(file)
         if lock is not None:
             lock.close()
-        self._moved(SecondFile(first, file.path))
+        self._moved(file.path)

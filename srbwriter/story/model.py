@@ -168,17 +168,6 @@ class ReadOnly(NamedTuple):
     message: str
 
 
-class SecondFile(NamedTuple):
-    """Where both versions of a story are whose file another program replaced while it was open."""
-
-    theirs: Path
-    ours: Path
-
-    def __str__(self) -> str:
-        said = f"Another program changed {self.theirs.name} while it was open here."
-        return f"{said} That version stays there; yours is in {self.ours.name}."
-
-
 class Damage(NamedTuple):
     """What is left of a damaged file, in nodes. Those whose parent was lost are below the root.
 

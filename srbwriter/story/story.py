@@ -8,9 +8,9 @@ here knows an engine or a screen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from srbwriter.story import library, outline
 from srbwriter.story.disk import FileLock, RowFile, saving, state_of
@@ -22,7 +22,6 @@ from srbwriter.story.model import (
     JsonValue,
     NodeId,
     Refused,
-    SecondFile,
     Span,
     State,
     StorySettings,
@@ -35,7 +34,7 @@ from srbwriter.story.tree import Action, Rows, Tree
 from srbwriter.story.words import well_formed
 
 
-class Story(Tree):
+class Story(Tree, AbstractContextManager["Story"]):
     """An open story. Verbs raise Refused, which is a StoryError, and StoryError in a view."""
 
     def __init__(self, opened: RowFile) -> None:
@@ -49,7 +48,8 @@ class Story(Tree):
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
         self._take_in(opened.rows)
         self.read_only, self.damage = opened.read_only, opened.damage
-        self.second_file, self._shown = opened.second_file, opened.summary
+        self._shown = opened.summary
+        self._say_replaced(opened.second_file)
         self._journal = Journal(opened, self._rows, self._summary, self._moved)
 
     def _summary(self) -> JsonObject:
@@ -65,9 +65,14 @@ class Story(Tree):
     def _hand_over(self, rows: Rows) -> None:
         self._journal.put(rows)
 
-    def _moved(self, second: SecondFile) -> None:
+    def _say_replaced(self, ours: Path | None) -> None:
+        words = f"Another program changed {self.file.name} while it was open here. That version stays there;"
+        self.replaced = f"{words} yours is in {ours.name}." if ours is not None else ""
+
+    def _moved(self, ours: Path) -> None:
         with self.lock:
-            self.file, self.second_file = second.ours, second
+            self._say_replaced(ours)
+            self.file = ours
             self._values["title"] = f"{self.title} (your version)"
 
     # -- open and close ----------------------------------------------------------------------------
@@ -95,9 +100,6 @@ class Story(Tree):
     def close(self) -> None:
         """Write everything and close the file. Raises NotSaved; then the words are kept elsewhere."""
         self._journal.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

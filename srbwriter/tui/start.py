@@ -75,6 +75,6 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
         closing.callback(app.fetch.end)
         app.run()
     with contextlib.suppress(OSError):  # messages have gone with the screen, and perhaps the terminal too
-        for words in filter(None, [app.session.story.second_file, app.session.unsaved]):
+        for words in filter(None, [app.session.story.replaced, app.session.unsaved]):
             print(f"srbwriter: {words}", file=sys.stderr, flush=True)
     return app.return_code or 0

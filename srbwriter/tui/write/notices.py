@@ -40,11 +40,9 @@ class Notices:
         if self._is_new("trouble", type(trouble) if trouble else None) and trouble is not None:
             words = f"Could not save: {trouble.problem}. Your words are kept; retrying."
             screen.notify(words, severity="error")
-        second = story.second_file  # another program has replaced the story's file
-        if self._is_new("second", second) and second is not None:
-            screen.notify(str(second), severity="error")
-            if story.file == second.ours:
-                library.remember(story.file)
+        if self._is_new("replaced", story.replaced or None):  # the story's file, by another program
+            screen.notify(story.replaced, severity="error")
+            library.remember(story.file)
         if self._is_new("round", round_identity(session)) and session.engine is not None:
             screen.attend(self._offer_name())
 
