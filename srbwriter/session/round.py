@@ -150,10 +150,10 @@ class Round:
         """
         story, track = self.story, self.tracks[index]
         node, at = track.node_at(min(shown, track.chars))
-        wanted, text, above = track.text[:shown], story.node(node).text[:at], story.parent(node)
+        wanted, text, above = track.text[:shown], story.node(node).text[:at], story.node(node).parent
         if story.is_living(node):
             while above is not None and above != self.parent:
-                text, above = story.node(above).text + text, story.parent(above)
+                text, above = story.node(above).text + text, story.node(above).parent
             if above is not None and text == wanted:
                 return node, at
         takes = story.nodes(story.children(self.parent)) if wanted else []
@@ -164,7 +164,7 @@ class Round:
 def kept_node(story: Story, node: NodeId) -> NodeId:
     """Return ``node``, or the node that it was joined to."""
     while story.node(node).state is State.ABSORBED:
-        node = story.parent(node) or ROOT
+        node = story.node(node).parent or ROOT
     return node
 
 

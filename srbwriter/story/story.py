@@ -253,7 +253,8 @@ class Story(Tree, AbstractContextManager["Story"]):
         """Take ``node`` out of the bin, with all its ancestors."""
         with self.verb("restore", node):
             for above in self.line(node):
-                self.set(above, state=State.LIVING)
+                if above.state != State.LIVING:
+                    self.set(above, state=State.LIVING)
 
     def mark(self, node: NodeId, *, bookmark: bool) -> None:
         """Set or remove the bookmark of a node."""

@@ -483,9 +483,6 @@ class Tree:
     def nodes(self, nodes: Iterable[NodeId]) -> list[Node]:
         return [self.node(node) for node in nodes]
 
-    def parent(self, node: NodeId) -> NodeId | None:
-        return self.node(node).parent
-
     def all_children(self, node: NodeId) -> list[NodeId]:
         """Return the children in order, in every state."""
         return sorted(self._children.get(node, ()), key=lambda child: (self._nodes[child].place, child))

@@ -126,12 +126,12 @@ def test_an_edit_of_generated_words_keeps_the_models_own_beside_it(session: Sess
     changed = shown[:5] + "XYZ" + shown[5:]
     session.set_text(OPENING + changed)
     assert session.text() == OPENING + changed and session.node != node
-    beside = session.story.children(session.story.parent(node))
+    beside = session.story.children(session.story.node(node).parent)
     assert OPENING + shown in [session.story.text(other) for other in beside]
     session.undo()
     assert session.text() == OPENING + shown
     assert [b.text for b in current.branches] == [
-        session.story.node(other).text for other in session.story.children(session.story.parent(node))
+        session.story.node(other).text for other in session.story.children(session.story.node(node).parent)
     ]
 
 

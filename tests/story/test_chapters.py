@@ -134,7 +134,7 @@ def test_an_edit_of_a_models_text_makes_a_sibling_and_moves_what_followed(story:
     story.pick(take)
     [after] = added(story, take, [" Home."], stand=True)
     story.replace(Edit(15, 18, "fox"))
-    [twin] = set(story.children(story.parent(take) or ROOT)) - {take, beside}
+    [twin] = set(story.children(story.node(take).parent or ROOT)) - {take, beside}
     assert (story.node(take).text, story.children(take)) == ("The dog ran.", [])
     assert (story.node(twin).text, story.node(twin).author) == ("The fox ran.", "edited")
     assert story.path(story.current)[-2:] == [twin, after] and any(s.ids for s in story.node(twin).spans)

@@ -46,7 +46,7 @@ def test_ways_through_the_tree(story: Story) -> None:
     order = [ROOT, a, c, d, b]
     assert list(story.reading_order()) == order
     assert story.path(d) == [ROOT, a, d]
-    assert story.children(story.parent(d)) == [c, d]
+    assert story.children(story.node(d).parent) == [c, d]
     story.mark(c, bookmark=True)
     story.mark(b, bookmark=True)
     assert story.bookmarks() == [c, b]

@@ -115,7 +115,7 @@ class TreeScreen(Page[NodeId]):
         if node in self.story.path(self.story.current):
             self.notify("The current text goes through here. Go to another branch first.")
             return
-        above = self.story.parent(node)
+        above = self.story.node(node).parent
         self.story.delete(node)
         self.view.build(above)
         self.notify("Moved to the bin; undo restores it.")

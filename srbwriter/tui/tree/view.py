@@ -126,7 +126,7 @@ class TreeView(Keyed, ScrollView, can_focus=True, inherit_bindings=False):
     def action_out(self) -> None:
         """Go to the fork where this branch begins."""
         row = self.row
-        above = row.node if row.folded else self.story.parent(row.node)
+        above = row.node if row.folded else self.story.node(row.node).parent
         self._go_to(above)
 
     @action("right", "further", foot=False)
@@ -148,7 +148,7 @@ class TreeView(Keyed, ScrollView, can_focus=True, inherit_bindings=False):
     def action_fold(self) -> None:
         """Unfold or fold the side branches."""
         row = self.row
-        fork = row.node if row.folded or not row.depth else self.story.parent(row.node) or ROOT
+        fork = row.node if row.folded or not row.depth else self.story.node(row.node).parent or ROOT
         self.opened ^= {fork}
         self.build(fork if not row.folded else None)
 
