@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.engine.types import EngineError, NotSupported, Stop, TokenRun
 from srbwriter.story import NodeId, Story
-from srbwriter.story.context import Assembly, Layout, Segment, Source, Tokenizer, assemble
+from srbwriter.story.context import Assembly, Layout, Segment, Tokenizer, assemble
 from srbwriter.story.model import Span, StorySettings, Template
 from srbwriter.story.outline import outline
 from srbwriter.story.spans import part_of
 
+from .open import token_sizes
 from .outlining import note_for
 
 if TYPE_CHECKING:
@@ -183,12 +184,8 @@ class ChatFrame:
         It is about new text, or about ``passage``, which ``after`` follows in the story.
         """
 
-        def segment(source: Source, text: str) -> Segment:
-            special = tokenizer.tokenize_template if source == "template" else None
-            return Segment(source, text, tuple((special or tokenizer.tokenize)(text)))
-
         framed = self.apply(settings).template is not None and settings.template is None
-        turn = self._second_turn if framed else None
+        turn, segment = self._second_turn if framed else None, tokenizer.segment
         if turn is None:
             return (segment("wish", wish_note(wish, passage, after)),)
         asked = REWRITE.format(wish=wish, passage=passage) if passage else WISH.format(wish=wish)
@@ -232,9 +229,9 @@ class Prompter:
         self.story, self.engine = story, engine
         self.tokenizer = Tokenizer(
             tokenize=engine.tokenize_continuation,
-            pieces=engine.pieces,
-            vocabulary=engine.info.vocab,
             tokenize_template=lambda text: engine.tokenize(text, parse_special=True),
+            sizes=token_sizes(engine),
+            vocabulary=engine.info.vocab,
             bos=(engine.bos,) if engine.add_bos and engine.bos is not None else (),
         )
         self.frame = ChatFrame(engine)

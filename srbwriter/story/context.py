@@ -14,13 +14,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import regex
 
 from srbwriter.story.lore import scan
-from srbwriter.story.model import LoreEntry, Span, StorySettings, Template
+from srbwriter.story.model import LoreEntry, Span, StorySettings, Template, TokenSizes
+from srbwriter.story.spans import text_of, token_ends
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
 """The kind of a part of the prompt."""
@@ -53,23 +54,6 @@ class ContextError(ValueError):
     """The window cannot hold the required parts; the message names the cure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tokenizer:
-    """A vocabulary as functions.
-
-    ``tokenize`` turns text into ids and adds nothing (no BOS, no EOS, no leading space);
-    ``pieces`` gives the bytes of each id; ``vocabulary`` is the fingerprint ids are stored with.
-    ``tokenize_template`` is for template text, where names of special tokens mean those tokens;
-    without it ``tokenize`` is used. ``bos`` are the ids that the model needs at the very start.
-    """
-
-    tokenize: Callable[[str], Sequence[int]]
-    pieces: Callable[[Sequence[int]], Sequence[bytes]]
-    vocabulary: str = ""
-    tokenize_template: Callable[[str], Sequence[int]] | None = None
-    bos: tuple[int, ...] = ()
-
-
 class Segment(NamedTuple):
     """A run of the prompt. ``stored``: its tokens are those that the story keeps, and not made just now."""
 
@@ -77,6 +61,27 @@ class Segment(NamedTuple):
     text: str
     tokens: tuple[int, ...] = ()
     stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """A vocabulary as functions.
+
+    ``tokenize`` turns text into ids and adds nothing (no BOS, no EOS, no leading space);
+    ``tokenize_template`` is for template text, where names of special tokens mean those tokens.
+    ``vocabulary`` is the fingerprint ids are stored with, ``bos`` what the model needs at the very start.
+    """
+
+    tokenize: Callable[[str], Sequence[int]]
+    tokenize_template: Callable[[str], Sequence[int]]
+    sizes: TokenSizes
+    vocabulary: str = ""
+    bos: tuple[int, ...] = ()
+
+    def segment(self, source: Source, text: str) -> Segment:
+        """Return ``text`` with its tokens."""
+        tokenize = self.tokenize_template if source == "template" else self.tokenize
+        return Segment(source, text, tuple(tokenize(text)) if text else ())
 
 
 class Assembly(NamedTuple):
@@ -112,15 +117,11 @@ def assemble(
     Room is given to template and request first, then to the note, the memory, what was told of the story so
     far, active lore (first constant, then of higher order), and lore that may stay where it stands.
     """
-    story, old = _Story(path, tokenizer, n_ctx - reserve), layout or {}
-
-    def segments(source: Source, text: str) -> list[Segment]:
-        tokenize = tokenizer.tokenize_template if source == "template" else None
-        return [Segment(source, text, tuple((tokenize or tokenizer.tokenize)(text)))] if text else []
+    story = _Story(path, tokenizer, n_ctx - reserve)
+    old = story.places(layout or {})
 
     # What there is: all of it as lore, which stands before the story, or some lines from its end.
     active, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
-    called = {"note", "memory", "so far", *(f"lore:{entry.id}" for entry in active)}
     memory = LoreEntry("memory", text=settings.memory or "")
     so_far = LoreEntry("so far", text=settings.so_far or "")
     depth = settings.author_note_depth
@@ -129,20 +130,20 @@ def assemble(
     )
     lore: list[LoreEntry] = []
     for entry in sorted(settings.lore, key=lambda entry: entry.order):
-        if (key := f"lore:{entry.id}") in called or (entry.enabled and key in old):
-            usual = None if entry.constant else DEFAULT_LORE_DEPTH
-            lore.append(replace(entry, id=key, depth=usual if entry.depth is None else entry.depth))
-    by_priority = sorted(
-        lore, key=lambda entry: (entry.id not in called, entry.depth is not None, -entry.order)
-    )
+        key, usual = f"lore:{entry.id}", None if entry.constant else DEFAULT_LORE_DEPTH
+        depth, called = usual if entry.depth is None else entry.depth, entry in active
+        if called or (entry.enabled and key in old):
+            lore.append(replace(entry, id=key, enabled=called, depth=depth))
+    by_priority = sorted(lore, key=lambda entry: (not entry.enabled, entry.depth is not None, -entry.order))
 
     # What of it has room.
     template = settings.template or Template()
     texts = template.before, template.between, template.after
-    before, between, after = (segments("template", text) for text in texts)
+    before, between, after = (tokenizer.segment("template", text) for text in texts)
     follows = any(entry.text for entry in (memory, so_far, *lore) if entry.depth is None)
-    request = segments("request", "\n" * follows + template.request) if template.request else []
-    room = n_ctx - reserve - len(tokenizer.bos) - _size([*before, *between, *after, *request, *wish])
+    request = tokenizer.segment("request", template.request and "\n" * follows + template.request)
+    bos = Segment("bos", "", tokenizer.bos)
+    room = n_ctx - reserve - _size([bos, before, between, after, request, *wish])
     if room < SMALLEST_STORY:
         raise ContextError(
             f"of a window of {n_ctx} tokens, {reserve} are reserved for new text and"
@@ -151,48 +152,45 @@ def assemble(
         )
     free = room - max(room // STORY_SHARE, SMALLEST_STORY)
     for_lore = n_ctx if settings.lore_budget is None else settings.lore_budget
-    fitted, dropped = dict[str, list[Segment]](), list[Segment]()
+    fitted, dropped = dict[str, Segment](), list[Segment]()
     for entry in [note, memory, so_far, *by_priority]:
         source, most = cast("Source", entry.id.partition(":")[0]), free
         if source == "lore":
             most = n_ctx if entry.token_budget is None else entry.token_budget
         text = entry.text if entry.text.endswith("\n") or not entry.text else f"{entry.text}\n"
-        found = segments(source, text)
-        if _size(found) > most:  # what fits of it, up to a word
+        found = tokenizer.segment(source, text)
+        if len(found.tokens) > most:  # what fits of it, up to a word
             ends = [0, *(match.end() for match in _WORD_END.finditer(text))]
             fits = bisect_right(ends, most, key=lambda end: len(tokenizer.tokenize(text[:end])))
-            found = segments(source, text[: ends[max(fits - 1, 0)]])
+            found = tokenizer.segment(source, text[: ends[max(fits - 1, 0)]])
         if source == "lore":
-            found = found if _size(found) <= min(free, for_lore) else []
-            for_lore -= _size(found)
-        free -= _size(found)
+            found = found if len(found.tokens) <= min(free, for_lore) else Segment(source, "")
+            for_lore -= len(found.tokens)
+        free -= len(found.tokens)
         fitted[entry.id] = found
-        if entry.id in called and (rest := text[sum(len(segment.text) for segment in found) :]):
+        if entry.enabled and (rest := text[len(found.text) :]):
             dropped.append(Segment(source, rest))
 
     # Where it stands, and where the story begins.
-    stable = [segment for e in (memory, *lore, so_far) if e.depth is None for segment in fitted[e.id]]
-    movable = [entry for entry in (*lore, note) if entry.depth is not None and fitted[entry.id]]
+    stable = [fitted[entry.id] for entry in (memory, *lore, so_far) if entry.depth is None]
+    movable = [entry for entry in (*lore, note) if entry.depth is not None and fitted[entry.id].text]
     room -= _size(stable)
-    before_cut = story.find(old.get("cut"))
-    cut = _cut(story, max(room - sum(_size(fitted[entry.id]) for entry in movable), 0), before_cut)
-    drift = int(DRIFT * room * (len(story.text) - cut) / max(story.size(cut), 1))  # in characters
-    places = _settle(movable, called, story, cut, old if cut == (before_cut or 0) else {}, drift)
-    inserted = [(places[entry.id], fitted[entry.id]) for entry in movable if entry.id in places]
-    if wish:
-        inserted.append((max(place_near_end(story.text, story.opens), cut), [*wish]))
-    inserted.sort(key=lambda pair: pair[0])
-    bos = [Segment("bos", "", tokenizer.bos)] if tokenizer.bos else []
-    laid, start = [*bos, *before, *stable, *request, *between], cut
-    for at, some in [*inserted, (len(story.text), after)]:
+    cut = _cut(story, max(room - _size(fitted[entry.id] for entry in movable), 0), old.get("cut", 0))
+    places = _settle(movable, story, cut, old if cut == old.get("cut", 0) else {}, DRIFT * room)
+    parts = [(cut, [bos, before, *stable, request, between])]
+    parts += [(places[entry.id], [fitted[entry.id]]) for entry in movable if entry.id in places]
+    parts.append((max(place_near_end(story.text, story.opens), cut) if wish else cut, [*wish]))
+    parts = [*sorted(parts, key=lambda part: part[0]), (len(story.text), [after])]
+    laid, start = list[Segment](), cut
+    for at, some in parts:
         laid += [*story.segments(start, at), *some]
         start = at
     if cut:
         places = {"cut": cut, **places}
         dropped.append(Segment("story", story.text[:cut]))
+    laid = [segment for segment in laid if segment.text or segment.tokens]
     tokens = tuple(token for segment in laid for token in segment.tokens)
-    kept = {key: story.position(at) for key, at in places.items()}
-    return Assembly(tuple(laid), tokens, tuple(dropped), kept, tuple(problems))
+    return Assembly(tuple(laid), tokens, tuple(dropped), story.layout(places), tuple(problems))
 
 
 def _size(segments: Iterable[Segment]) -> int:
@@ -202,78 +200,63 @@ def _size(segments: Iterable[Segment]) -> int:
 # -- the text of the story, with its tokens ----------------------------------------------------------
 
 
-class _Run(NamedTuple):
-    """The tokens of a span, whose text is ``at`` a character, and the characters at which they begin."""
-
-    at: int
-    lead: str
-    ids: Sequence[int]
-    places: Sequence[int]
-    stored: bool
-
-
 class _Story:
     """The text of a path, and the tokens of its end: more than ``most``, or all, and where each begins.
 
     Token ids that are stored are only sliced; any other run of text is tokenised for itself. Stored ones that
-    begin with the end of the text before take that over, where it is still the same and can be opened.
+    begin with the end of typed text take that over.
     """
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer, most: int) -> None:
-        self._tokenizer, self._nodes = tokenizer, dict[str, tuple[int, int]]()
-        spans: list[tuple[int, Span]] = []
-        end = 0
-        for node, some in path:
-            begin = end
-            for span in some:
-                spans += [(end, span)] if span.text else []
-                end += len(span.text)
-            self._nodes[node] = begin, end
-        self.text = "".join(span.text for _, span in spans)
-        self._ids, self._runs = list[int](), list[tuple[int, bool]]()
-        self._places = [end]  # where each token begins, and where the last one ends
-        runs = (self._read(at, span) for at, span in reversed(spans))
-        stop, run = end, next(runs, None)
-        while run and len(self._ids) <= most:
-            before, start = next(runs, None), run.at
-            if end < stop and not run.stored:
-                run = self._read_typed(start, end)
-            lead = start - len(run.lead)
-            if before and before.at <= lead and self.text.startswith(run.lead, lead):
-                start = lead if lead in before.places or not before.stored else start
-            first, last = bisect_left(run.places, start), bisect_left(run.places, end)
-            split = run.places[first] if first < last else end
-            kept = _Run(split, "", run.ids[first:last], run.places[first:last], run.stored)
-            for some in (kept, self._read_typed(start, split)) if start < split else (kept,):
-                self._ids[:0], self._places[:0] = some.ids, some.places
-                self._runs.insert(0, (some.at, some.stored))
-            stop, end, run = run.at, start, before
+        self._tokenizer, self._nodes = tokenizer, {"": 0}
+        spans, end = [Span("", "writer")], 0
+        for node, own in path:
+            spans += [span for span in own if span.text]
+            self._nodes[node], end = end, end + len(text_of(own))
+        self.text = text_of(spans)
+        self._ids, self._places = list[int](), [end]  # where each token begins, and where the last one ends
+        self._runs = [(end, False)]  # where each begins, and whether its tokens are stored
+        for span, before in pairwise(reversed(spans)):
+            if len(self._ids) > most:
+                break
+            end -= len(span.text)
+            if not self._keeps(span):
+                self._add_typed(end)
+            elif before.text.endswith(span.lead) and not self._keeps(before):
+                self._add(span, end - len(span.lead), True)
+            else:
+                self._add(span, end, True)
+        self.opens = set(self._places).__contains__
+        """Whether the text can be opened at a place without breaking a token."""
 
-    def _read_typed(self, start: int, end: int) -> _Run:
-        return self._read(start, Span(self.text[start:end], "writer"))
+    def _keeps(self, span: Span) -> bool:
+        """Return whether the span has tokens that can be used."""
+        return bool(span.ids) and span.vocab == self._tokenizer.vocabulary != ""
 
-    def _read(self, at: int, span: Span) -> _Run:
-        """Return the tokens of the span at ``at``: its own, or made just now.
+    def _add_typed(self, start: int) -> None:
+        """Put tokens made just now before the others, for the text from ``start`` on."""
+        text = self.text[start : self._runs[0][0]]
+        ids = tuple(self._tokenizer.tokenize(text))
+        self._add(Span(text, "writer", ids, self._tokenizer.vocabulary), start, False)
 
-        One that begins inside a character has the place of that character. Where the bytes of the tokens are
-        not those of the text, as after byte repair, they cannot be parted.
+    def _add(self, span: Span, start: int, stored: bool) -> None:
+        """Put the tokens of a span before the others, from ``start`` on, where one may be cut.
+
+        A token that begins inside a character has the place of that character.
         """
-        stored = bool(span.ids) and span.vocab == self._tokenizer.vocabulary != ""
-        lead = span.lead if stored else ""
-        text, begin = lead + span.text, at - len(lead)
-        ids = span.ids if stored else self._tokenizer.tokenize(text)
-        pieces, places = self._tokenizer.pieces(ids), [begin] * len(ids)
-        if b"".join(pieces) == text.encode("utf-8", "surrogatepass"):
-            begun = accumulate(
-                (sum(byte & 0xC0 != 0x80 for byte in piece) for piece in pieces), initial=begin
-            )
-            inside = (0x80 <= (*piece, 0)[0] < 0xC0 for piece in pieces)
-            places = [min(at - into, begin + len(text) - 1) for at, into in zip(begun, inside, strict=False)]
-        return _Run(at, lead, ids, places, stored)
+        stop, chars = self._runs[0][0], len(span.lead + span.text)
+        ends = token_ends(span, self._tokenizer.sizes)[:-1] or [0] * len(span.ids)  # cannot be parted
+        places = [stop - chars + min(end, chars - 1) for end in ends]
+        first = bisect_left(places, start)
+        split = [*places, stop][first]
+        self._ids[:0], self._places[:0] = span.ids[first:], places[first:]
+        self._runs.insert(0, (split, stored))
+        if stored and start < split:
+            self._add_typed(start)
 
     def segments(self, start: int, end: int) -> Iterator[Segment]:
         """Yield the text from ``start`` to ``end`` as story segments."""
-        for (low, stored), (high, _) in pairwise([*self._runs, (len(self.text), False)]):
+        for (low, stored), (high, _) in pairwise(self._runs):
             low, high = max(low, start), min(high, end)
             if low < high:
                 tokens = self._ids[bisect_left(self._places, low) : bisect_left(self._places, high)]
@@ -283,33 +266,29 @@ class _Story:
         """Return how many tokens the text from ``start`` on has."""
         return len(self._ids) - bisect_left(self._places, start)
 
-    def opens(self, at: int) -> bool:
-        """Return whether the text can be opened at ``at`` without breaking a token."""
-        return self._places[bisect_left(self._places, at)] == at
-
     def from_end(self, tokens: int) -> int:
         """Return the first place that opens and has at most ``tokens`` tokens behind it."""
         first = max(len(self._ids) - tokens, 0)
-        while first and self._places[first] == self._places[first - 1]:
-            first += 1
-        return self._places[first] if first else 0
+        return next(at for at in self._places[first:] if self.size(at) <= tokens) if first else 0
 
-    def position(self, at: int) -> tuple[str, int]:
-        """Return ``at`` as a node and a character in it, which a later path can find."""
-        found = ((node, at - begin) for node, (begin, _) in reversed(self._nodes.items()) if begin <= at)
-        return next(found, ("", 0))
+    def layout(self, places: Mapping[str, int]) -> Layout:
+        """Return places as nodes and characters in them, which a later path can find."""
+        nodes = [*reversed(self._nodes.items())]
+        return {
+            key: next((node, at - begin) for node, begin in nodes if begin <= at)
+            for key, at in places.items()
+        }
 
-    def find(self, position: tuple[str, int] | None) -> int | None:
-        """Return the place of ``position``, ``None`` if it is not on the path or a token is there now."""
-        node, offset = position or ("", 0)
-        begin, end = self._nodes.get(node, (0, -1))
-        return begin + offset if begin + offset <= end and self.opens(begin + offset) else None
+    def places(self, layout: Layout) -> dict[str, int]:
+        """The inverse of :meth:`layout`, without places that are not on the path or inside a token now."""
+        found = {key: self._nodes[node] + at for key, (node, at) in layout.items() if node in self._nodes}
+        return {key: at for key, at in found.items() if self.opens(at)}
 
 
 # -- where the story begins in the window, and what stands in it --------------------------------------
 
 
-def _cut(story: _Story, room: int, old: int | None) -> int:
+def _cut(story: _Story, room: int, old: int) -> int:
     """Return where the story begins in the window: where it did, or as far back as there is room."""
     if old and KEEP_OLD_CUT * room <= story.size(old) <= room:
         return old
@@ -339,29 +318,24 @@ def place_near_end(text: str, opens: Callable[[int], bool] = lambda _: True) -> 
 
 
 def _settle(
-    entries: Iterable[LoreEntry], called: set[str], story: _Story, cut: int, anchors: Layout, drift: int
+    entries: Iterable[LoreEntry], story: _Story, cut: int, old: Mapping[str, int], drift: float
 ) -> dict[str, int]:
     """Return the place of every entry in the story, by id.
 
-    An entry near the end of a story breaks the cached prefix whenever it moves. So it keeps its place
-    (``anchors``) while the story grows past it, by up to ``drift`` characters. Those behind a break then move
-    too, since that costs nothing more; lore that was not called again goes.
+    An entry near the end of a story breaks the cached prefix whenever it moves. So it keeps its ``old`` place
+    while the story grows past it, by up to ``drift`` tokens. Those behind a break then move too, since that
+    costs nothing more; lore that was not called again goes.
     """
     lines = [line.start() for line in _LINE.finditer(story.text, cut)]
 
     def line_start(depth: int) -> int:
         return next(filter(story.opens, lines[-max(depth, 1) :: -1]), cut)
 
-    break_at = len(story.text) + 1
-    kept, ideals = dict[str, int](), dict[str, int]()
-    for entry in entries:
-        key, ideal = entry.id, line_start(entry.depth or 1)
-        if key in called:
-            ideals[key] = ideal
-        at = story.find(anchors.get(key))
-        if at is not None and at >= cut:
-            kept[key] = at
-            if ideal - drift <= at <= max(ideal, line_start(1)):
-                continue
-        break_at = min(break_at, kept.get(key, break_at), ideals.get(key, break_at))
-    return ideals | {key: at for key, at in kept.items() if at < break_at}
+    there = {entry.id: old[entry.id] for entry in entries if old.get(entry.id, -1) >= cut}
+    ideals = {entry.id: line_start(entry.depth or 1) for entry in entries if entry.enabled}
+    break_at = never = len(story.text) + 1
+    for key, ideal in ideals.items():
+        at = there.get(key, never)
+        if at > max(ideal, line_start(1)) or story.size(at) > story.size(ideal) + drift:
+            break_at = min(break_at, at, ideal)
+    return ideals | {key: at for key, at in there.items() if at < break_at}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 
 from srbwriter.story.context import Tokenizer
@@ -24,6 +25,12 @@ class _Vocabulary:
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         return [self._pieces[index] for index in ids]
 
+    def sizes(self, vocab: str, ids: Sequence[int]) -> list[int] | None:
+        if vocab != VOCABULARY:
+            return None
+        decoder = getincrementaldecoder("utf-8")("replace")
+        return [len(decoder.decode(piece)) for piece in self.pieces(ids)]
+
     def _id(self, piece: bytes) -> int:
         if piece not in self._ids:
             self._ids[piece] = len(self._pieces)
@@ -39,7 +46,7 @@ def _bytes_of(piece: str) -> list[bytes]:
 
 def toy_tokenizer() -> Tokenizer:
     vocabulary = _Vocabulary()
-    return Tokenizer(vocabulary.tokenize, vocabulary.pieces, VOCABULARY)
+    return Tokenizer(vocabulary.tokenize, vocabulary.tokenize, vocabulary.sizes, VOCABULARY)
 
 
 def a_node(

@@ -35,9 +35,9 @@ def paragraphs(count: int, words: int = 8) -> str:
 
 
 def assemble_text(
-    text: str, settings: StorySettings, window: tuple[int, int] = WIDE, **more: Layout
+    text: str, settings: StorySettings, window: tuple[int, int] = WIDE, layout: Layout | None = None
 ) -> Assembly:
-    return assemble([run("n", text)], settings, toy_tokenizer(), *window, **more)
+    return assemble([run("n", text)], settings, toy_tokenizer(), *window, layout)
 
 
 def test_the_order_is_bos_template_memory_lore_story_template() -> None:
@@ -61,8 +61,10 @@ def test_the_order_is_bos_template_memory_lore_story_template() -> None:
 
 
 def test_only_the_template_may_name_special_tokens() -> None:
-    plain = toy_tokenizer()
-    tokenizer = Tokenizer(plain.tokenize, plain.pieces, VOCABULARY, lambda text: [900])
+    def tokenize_template(text: str) -> list[int]:
+        return [900]
+
+    tokenizer = replace(toy_tokenizer(), tokenize_template=tokenize_template)
     settings = StorySettings(memory="<|end|>", template=Template(before="<|user|>"))
     assembly = assemble([run("n", "<|user|>")], settings, tokenizer, *WIDE)
     assert [s.tokens == (900,) for s in assembly.segments] == [True, False, False]
@@ -194,7 +196,7 @@ def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
     kept = tuple(token for segment in story for token in segment.tokens)
     assert len(story) == 2
     assert kept == odd[-len(kept) :]
-    assert b"".join(tokenizer.pieces(kept)).decode() == "".join(s.text for s in story)
+    assert [tokenizer.sizes(VOCABULARY, s.tokens) for s in story] == [[1] * len(s.text) for s in story]
 
 
 def test_ids_of_another_vocabulary_are_not_used() -> None:
@@ -205,14 +207,14 @@ def test_ids_of_another_vocabulary_are_not_used() -> None:
         )
 
 
-def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
-    """A byte-repaired token has other bytes than the text: no place inside such a run can be opened."""
+def test_ids_whose_characters_are_not_the_text_are_kept_whole() -> None:
+    """Where the tokens have more or fewer characters than the text, no place inside it can be opened."""
     tokenizer = toy_tokenizer()
     ids = tuple(tokenizer.tokenize("one\ntwo\nthree\n"))
-    damaged = a_node("b", "one\ntwo\nthr�e\n", ids, VOCABULARY)
+    damaged = a_node("b", "one\ntwo\nthr��e\n", ids, VOCABULARY)
     settings = StorySettings(author_note="[x]", author_note_depth=2)
     assembly = assemble([run("a", "zero\n"), damaged], settings, tokenizer, *WIDE)
-    assert [s.text for s in assembly.segments] == ["zero\n", "[x]\n", "one\ntwo\nthr�e\n"]
+    assert [s.text for s in assembly.segments] == ["zero\n", "[x]\n", "one\ntwo\nthr��e\n"]
     assert assembly.segments[2].tokens == ids
 
 
