@@ -124,10 +124,8 @@ def assemble(
     active, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
     memory = LoreEntry("memory", text=settings.memory or "")
     so_far = LoreEntry("so far", text=settings.so_far or "")
-    depth = settings.author_note_depth
-    note = LoreEntry(
-        "note", text=settings.author_note or "", depth=DEFAULT_NOTE_DEPTH if depth is None else depth
-    )
+    depth = DEFAULT_NOTE_DEPTH if settings.author_note_depth is None else settings.author_note_depth
+    note = LoreEntry("note", text=settings.author_note or "", depth=depth)
     lore: list[LoreEntry] = []
     for entry in sorted(settings.lore, key=lambda entry: entry.order):
         key, usual = f"lore:{entry.id}", None if entry.constant else DEFAULT_LORE_DEPTH
@@ -154,9 +152,8 @@ def assemble(
     for_lore = n_ctx if settings.lore_budget is None else settings.lore_budget
     fitted, dropped = dict[str, Segment](), list[Segment]()
     for entry in [note, memory, so_far, *by_priority]:
-        source, most = cast("Source", entry.id.partition(":")[0]), free
-        if source == "lore":
-            most = n_ctx if entry.token_budget is None else entry.token_budget
+        source = cast("Source", entry.id.partition(":")[0])
+        most = (entry.token_budget or n_ctx) if source == "lore" else free
         text = entry.text if entry.text.endswith("\n") or not entry.text else f"{entry.text}\n"
         found = tokenizer.segment(source, text)
         if len(found.tokens) > most:  # what fits of it, up to a word
@@ -164,8 +161,8 @@ def assemble(
             fits = bisect_right(ends, most, key=lambda end: len(tokenizer.tokenize(text[:end])))
             found = tokenizer.segment(source, text[: ends[max(fits - 1, 0)]])
         if source == "lore":
-            found = found if len(found.tokens) <= min(free, for_lore) else Segment(source, "")
-            for_lore -= len(found.tokens)
+            free = min(free, for_lore)
+            found = found if len(found.tokens) <= free else Segment(source, "")
         free -= len(found.tokens)
         fitted[entry.id] = found
         if entry.enabled and (rest := text[len(found.text) :]):
@@ -177,18 +174,18 @@ def assemble(
     room -= _size(stable)
     cut = _cut(story, max(room - _size(fitted[entry.id] for entry in movable), 0), old.get("cut", 0))
     places = _settle(movable, story, cut, old if cut == old.get("cut", 0) else {}, DRIFT * room)
-    parts = [(cut, [bos, before, *stable, request, between])]
-    parts += [(places[entry.id], [fitted[entry.id]]) for entry in movable if entry.id in places]
-    parts.append((max(place_near_end(story.text, story.opens), cut) if wish else cut, [*wish]))
-    parts = [*sorted(parts, key=lambda part: part[0]), (len(story.text), [after])]
-    laid, start = list[Segment](), cut
-    for at, some in parts:
+    inserted = [(at, [fitted[key]]) for key, at in places.items()]
+    if wish:
+        inserted.append((max(place_near_end(story.text, story.opens), cut), [*wish]))
+    inserted.sort(key=lambda pair: pair[0])
+    laid, start = [bos, before, *stable, request, between], cut
+    for at, some in [*inserted, (len(story.text), [after])]:
         laid += [*story.segments(start, at), *some]
         start = at
+    laid = [segment for segment in laid if segment.tokens]
     if cut:
         places = {"cut": cut, **places}
         dropped.append(Segment("story", story.text[:cut]))
-    laid = [segment for segment in laid if segment.text or segment.tokens]
     tokens = tuple(token for segment in laid for token in segment.tokens)
     return Assembly(tuple(laid), tokens, tuple(dropped), story.layout(places), tuple(problems))
 
@@ -322,20 +319,17 @@ def _settle(
 ) -> dict[str, int]:
     """Return the place of every entry in the story, by id.
 
-    An entry near the end of a story breaks the cached prefix whenever it moves. So it keeps its ``old`` place
-    while the story grows past it, by up to ``drift`` tokens. Those behind a break then move too, since that
-    costs nothing more; lore that was not called again goes.
+    An entry near the end of a story breaks the cached prefix whenever it moves. So all keep their ``old``
+    places while the story grows past them, by up to ``drift`` tokens. When one is new or has to move, all are
+    placed anew, and lore that was not called again goes.
     """
-    lines = [line.start() for line in _LINE.finditer(story.text, cut)]
-
-    def line_start(depth: int) -> int:
-        return next(filter(story.opens, lines[-max(depth, 1) :: -1]), cut)
-
-    there = {entry.id: old[entry.id] for entry in entries if old.get(entry.id, -1) >= cut}
-    ideals = {entry.id: line_start(entry.depth or 1) for entry in entries if entry.enabled}
-    break_at = never = len(story.text) + 1
-    for key, ideal in ideals.items():
-        at = there.get(key, never)
-        if at > max(ideal, line_start(1)) or story.size(at) > story.size(ideal) + drift:
-            break_at = min(break_at, at, ideal)
-    return ideals | {key: at for key, at in there.items() if at < break_at}
+    lines = [cut, *(line.start() for line in _LINE.finditer(story.text, cut))]
+    ideals = dict[str, int]()
+    for entry in entries:
+        ideals[entry.id] = next(filter(story.opens, lines[-max(entry.depth or 1, 1) :: -1]), cut)
+    if all(
+        key in old and old[key] <= lines[-1] and story.size(old[key]) <= story.size(ideal) + drift
+        for key, ideal in ideals.items()
+    ):
+        return {key: old[key] for key in ideals}
+    return {entry.id: ideals[entry.id] for entry in entries if entry.enabled}

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.story.lore import (
-    compile_key,
-    keys_from,
-    keys_text,
-    scan,
-)
+from srbwriter.story.lore import keys_from, keys_text, scan
 from srbwriter.story.model import LoreEntry
 
 
@@ -83,22 +78,16 @@ def test_keys_are_looked_for_only_as_far_back_as_the_depth() -> None:
     assert not calls(entry("mill", scan_depth=0), text)
 
 
-@pytest.mark.parametrize(
-    ("key", "reason"),
-    [
-        ("/(/", "not a regular expression"),
-        ("/" + "(" * 490 + ")" * 490 + "/", "not a regular expression"),
-    ],
-)
-def test_unusable_keys_are_reported_and_the_others_still_work(key: str, reason: str) -> None:
+@pytest.mark.parametrize("key", ["/(/", "/[z-a]/", "/" + "(" * 490 + ")" * 490 + "/"])
+def test_unusable_keys_are_reported_and_the_others_still_work(key: str) -> None:
     active, [problem] = scan([entry(key, "mill")], "the mill")
-    assert active and key in problem and reason in problem
+    assert active and key in problem
 
 
 def test_a_pattern_that_would_search_for_ages_is_given_up() -> None:
     slow = "/(?:a|a|aa)+b/"
     active, [problem] = scan([entry(slow), LoreEntry("good", text="x", keys=["mill"])], "a" * 5000 + " mill")
-    assert slow in problem and "longer than" in problem
+    assert slow in problem and "timed out" in problem
     assert [entry.id for entry in active] == ["good"]
 
 
@@ -106,12 +95,24 @@ def test_a_pattern_that_would_search_for_ages_is_given_up() -> None:
     "pattern", ["a{9999999}", "((((a{500}){500}){500}){500})", "(?:[a]{1,9}{999999})", r"(\w{300,}){300}"]
 )
 def test_patterns_that_would_eat_the_memory_are_not_compiled(pattern: str) -> None:
-    with pytest.raises(ValueError, match="multiply"):
-        compile_key(f"/{pattern}/")
+    active, [problem] = scan([entry(f"/{pattern}/")], "aaaa")
+    assert not active and "multiply" in problem
 
 
 @given(
-    st.lists(st.text() | st.sampled_from(['"', ",", "/a,b/i", "/", '"a"', '"a", b', " a", "a\n"]), max_size=4)
+    st.lists(
+        st.text(st.characters(exclude_characters="/")).filter(lambda key: key == key.strip() != "")
+        | st.sampled_from([r"\,", "a\\b,", "/a,b/i", r"/a\,b\\/", "a/b", "and/or, or"]),
+        max_size=4,
+    ).filter(lambda keys: not any(key.endswith("\\") for key in keys))
 )
 def test_keys_in_one_line_are_the_same_keys_again(keys: list[str]) -> None:
     assert keys_from(keys_text(keys)) == keys
+
+
+def test_a_pattern_may_be_typed_with_its_commas() -> None:
+    assert keys_from(r"Smith\, John, mill,, /far,? away{1,2}/i") == [
+        "Smith, John",
+        "mill",
+        "/far,? away{1,2}/i",
+    ]
