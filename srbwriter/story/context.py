@@ -21,7 +21,7 @@ import regex
 
 from srbwriter.story.lore import scan
 from srbwriter.story.model import LoreEntry, Span, StorySettings, Template, TokenSizes
-from srbwriter.story.spans import text_of, token_ends
+from srbwriter.story.spans import part_of, text_of, token_ends
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
 """The kind of a part of the prompt."""
@@ -201,55 +201,38 @@ class _Story:
     """The text of a path, and the tokens of its end: more than ``most``, or all, and where each begins.
 
     Token ids that are stored are only sliced; any other run of text is tokenised for itself. Stored ones that
-    begin with the end of typed text take that over.
+    begin with the end of typed text take that over. A token that begins inside a character has its place.
     """
 
     def __init__(self, path: Iterable[tuple[str, Sequence[Span]]], tokenizer: Tokenizer, most: int) -> None:
-        self._tokenizer, self._nodes = tokenizer, {"": 0}
-        spans, end = [Span("", "writer")], 0
+        def keeps(span: Span) -> bool:
+            return bool(span.ids) and span.vocab == tokenizer.vocabulary != ""
+
+        self._nodes, spans, end = {"": 0}, [Span("", "writer")], 0
         for node, own in path:
-            spans += [span for span in own if span.text]
             self._nodes[node], end = end, end + len(text_of(own))
+            for span in own:
+                if span.lead and (keeps(spans[-1]) or not spans[-1].text.endswith(span.lead)):
+                    whole = replace(span, text=span.lead + span.text, lead="")  # the text before has changed
+                    spans += part_of((whole,), len(span.lead), len(whole.text), tokenizer.sizes)
+                elif span.text:
+                    spans.append(span)
         self.text = text_of(spans)
         self._ids, self._places = list[int](), [end]  # where each token begins, and where the last one ends
         self._runs = [(end, False)]  # where each begins, and whether its tokens are stored
-        for span, before in pairwise(reversed(spans)):
+        for span in reversed(spans[1:]):
             if len(self._ids) > most:
                 break
-            end -= len(span.text)
-            if not self._keeps(span):
-                self._add_typed(end)
-            elif before.text.endswith(span.lead) and not self._keeps(before):
-                self._add(span, end - len(span.lead), True)
-            else:
-                self._add(span, end, True)
+            stored, end = keeps(span), end - len(span.text)
+            start = end - len(span.lead) * stored
+            text = self.text[start : self._runs[0][0]]
+            if not stored:
+                span = Span(text, "writer", tuple(tokenizer.tokenize(text)), tokenizer.vocabulary)
+            begins = token_ends(span, tokenizer.sizes)[:-1] or [0] * len(span.ids)  # cannot be parted
+            self._ids[:0], self._places[:0] = span.ids, [start + min(at, len(text) - 1) for at in begins]
+            self._runs.insert(0, (start, stored))
         self.opens = set(self._places).__contains__
         """Whether the text can be opened at a place without breaking a token."""
-
-    def _keeps(self, span: Span) -> bool:
-        """Return whether the span has tokens that can be used."""
-        return bool(span.ids) and span.vocab == self._tokenizer.vocabulary != ""
-
-    def _add_typed(self, start: int) -> None:
-        """Put tokens made just now before the others, for the text from ``start`` on."""
-        text = self.text[start : self._runs[0][0]]
-        ids = tuple(self._tokenizer.tokenize(text))
-        self._add(Span(text, "writer", ids, self._tokenizer.vocabulary), start, False)
-
-    def _add(self, span: Span, start: int, stored: bool) -> None:
-        """Put the tokens of a span before the others, from ``start`` on, where one may be cut.
-
-        A token that begins inside a character has the place of that character.
-        """
-        stop, chars = self._runs[0][0], len(span.lead + span.text)
-        ends = token_ends(span, self._tokenizer.sizes)[:-1] or [0] * len(span.ids)  # cannot be parted
-        places = [stop - chars + min(end, chars - 1) for end in ends]
-        first = bisect_left(places, start)
-        split = [*places, stop][first]
-        self._ids[:0], self._places[:0] = span.ids[first:], places[first:]
-        self._runs.insert(0, (split, stored))
-        if stored and start < split:
-            self._add_typed(start)
 
     def segments(self, start: int, end: int) -> Iterator[Segment]:
         """Yield the text from ``start`` to ``end`` as story segments."""
