@@ -11,6 +11,7 @@ in; keep it on the node.  Offsets into text are in characters, sizes in tokens.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +20,9 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 import regex
 
-from srbwriter.story.lore import scan
 from srbwriter.story.model import LoreEntry, Span, StorySettings, Template, TokenSizes
 from srbwriter.story.spans import part_of, text_of, token_ends
+from srbwriter.unspaced import CHARACTERS
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
 """The kind of a part of the prompt."""
@@ -35,6 +36,7 @@ place that is no longer on the path is ignored."""
 STORY_SHARE = 4  # denominator of the least share of the window for the story; notes and lore are cut first
 SMALLEST_STORY = 16  # fewest tokens of story in a usable window
 DEFAULT_NOTE_DEPTH = 3  # lines from the end; the custom of Kobold and mikupad
+DEFAULT_SCAN_DEPTH = 4000  # characters from the end of the story that are searched for keys of lore
 DEFAULT_LORE_DEPTH = 12  # lines from the end for triggered entries: near the end, but not at it
 
 # Shares of the story's room:
@@ -45,9 +47,20 @@ DRIFT = 0.36  # the story grows so far past a note before that follows: a new cu
 
 NEAR_END = 400  # characters of the story, at most, that follow a wish
 
+# Imported regular expressions are not trusted.
+SEARCH_SECONDS = 0.05  # longest time for one of them
+MAX_EXPANSION = 10_000  # largest product of its counts {n}: the compiler writes them out
+
 _LINE = regex.compile(r"(?<![^\n])[^\n]*\S")  # that is not blank
 _WORD_END = regex.compile(r"\s+")
 _BOUNDARIES = regex.compile(r"\n+"), regex.compile(r"(?<=[.!?…][\"'”’»)\]]*)\s+"), _WORD_END
+
+_PATTERN = regex.compile(r"/(.+)/([gimsuyv]*)", regex.DOTALL)  # with the flags of JavaScript
+_COUNT = regex.compile(r"\{0*([1-9]\d*)(?:,\d*)?\}")
+_KEY = regex.compile(r"\s*+(/(?:[^/\\]|\\.)+/[a-z]*(?=\s*(?:,|\Z))|(?:\\,|[^,])*)", regex.DOTALL)
+# A word can begin and end anywhere beside a script without spaces.
+_BEGIN = rf"(?:(?<![^\W{CHARACTERS}])|(?=[{CHARACTERS}]))"
+_END = rf"(?:(?![^\W{CHARACTERS}])|(?<=[{CHARACTERS}]))"
 
 
 class ContextError(ValueError):
@@ -121,7 +134,7 @@ def assemble(
     old = story.places(layout or {})
 
     # What there is: all of it as lore, which stands before the story, or some lines from its end.
-    active, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
+    called, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
     memory = LoreEntry("memory", text=settings.memory or "")
     so_far = LoreEntry("so far", text=settings.so_far or "")
     depth = DEFAULT_NOTE_DEPTH if settings.author_note_depth is None else settings.author_note_depth
@@ -129,9 +142,9 @@ def assemble(
     lore: list[LoreEntry] = []
     for entry in sorted(settings.lore, key=lambda entry: entry.order):
         key, usual = f"lore:{entry.id}", None if entry.constant else DEFAULT_LORE_DEPTH
-        depth, called = usual if entry.depth is None else entry.depth, entry in active
-        if called or (entry.enabled and key in old):
-            lore.append(replace(entry, id=key, enabled=called, depth=depth))
+        depth = usual if entry.depth is None else entry.depth
+        if entry.id in called or (entry.enabled and key in old):
+            lore.append(replace(entry, id=key, enabled=entry.id in called, depth=depth))
     by_priority = sorted(lore, key=lambda entry: (not entry.enabled, entry.depth is not None, -entry.order))
 
     # What of it has room.
@@ -252,12 +265,9 @@ class _Story:
         return next(at for at in self._places[first:] if self.size(at) <= tokens) if first else 0
 
     def layout(self, places: Mapping[str, int]) -> Layout:
-        """Return places as nodes and characters in them, which a later path can find."""
-        nodes = [*reversed(self._nodes.items())]
-        return {
-            key: next((node, at - begin) for node, begin in nodes if begin <= at)
-            for key, at in places.items()
-        }
+        """Return places as characters in the last node that begins there, which a later path can find."""
+        nodes = self._nodes.items()
+        return {key: (node, at - begin) for key, at in places.items() for node, begin in nodes if begin <= at}
 
     def places(self, layout: Layout) -> dict[str, int]:
         """The inverse of :meth:`layout`, without places that are not on the path or inside a token now."""
@@ -316,3 +326,60 @@ def _settle(
     ):
         return {key: old[key] for key in ideals}
     return {entry.id: ideals[entry.id] for entry in entries if entry.enabled}
+
+
+# -- which lore a text calls for ----------------------------------------------------------------------
+
+
+def scan(
+    entries: Iterable[LoreEntry], text: str, *, scan_depth: int | None = None
+) -> tuple[set[str], list[str]]:
+    """Return the ids of the entries that the end of ``text`` activates, and what was wrong with keys.
+
+    ``scan_depth`` is how many characters of it are searched for entries that do not say that. A bad or slow
+    key counts as not matching.
+    """
+    usual = DEFAULT_SCAN_DEPTH if scan_depth is None else scan_depth
+    problems = list[str]()
+
+    def occurs(key: str, entry: LoreEntry) -> bool:
+        depth = usual if entry.scan_depth is None else entry.scan_depth
+        end = text[max(len(text) - depth, 0) :]
+        try:
+            pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
+            return pattern.search(end, timeout=SEARCH_SECONDS, concurrent=False) is not None
+        except (ValueError, regex.error, RecursionError, OverflowError, MemoryError, TimeoutError) as error:
+            name = entry.name or "an entry"
+            problems.append(f"the key {key} of {name} in the lorebook was left out: {error}")
+        return False
+
+    active = {
+        entry.id
+        for entry in entries
+        if entry.enabled and entry.text
+        and (entry.constant or any(key.strip() and occurs(key, entry) for key in entry.keys))
+    }  # fmt: skip
+    return active, problems
+
+
+def keys_from(line: str) -> list[str]:
+    """Split a line of keys at commas, except commas behind a backslash or in a pattern."""
+    return [key.strip().replace(r"\,", ",") for key in _KEY.findall(line) if key.strip()]
+
+
+def keys_text(keys: Iterable[str]) -> str:
+    """The inverse of :func:`keys_from`."""
+    return ", ".join(key.replace(",", r"\,") for key in keys)
+
+
+def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False) -> regex.Pattern[str]:
+    """Compile a key: text, or a regular expression as ``/pattern/flags``. Raises ValueError, regex.error or
+    what the compiler's limits raise for one that cannot be used."""
+    if found := _PATTERN.fullmatch(key):
+        if math.prod(map(int, _COUNT.findall(found[1]))) > MAX_EXPANSION:
+            raise ValueError(f"its counts multiply to more than {MAX_EXPANSION} steps")
+        flags = sum(regex.RegexFlag[flag] for flag in {"I", "M", "S"} & {*found[2].upper()})
+        return regex.compile(found[1].replace(r"\/", "/"), flags | regex.VERSION0)
+    pattern = regex.escape(key.strip())
+    pattern = f"{_BEGIN}{pattern}{_END}" if whole_words else pattern
+    return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE)

@@ -17,8 +17,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.story import ROOT
-from srbwriter.story.context import DEFAULT_NOTE_DEPTH
-from srbwriter.story.lore import keys_from, keys_text
+from srbwriter.story.context import DEFAULT_NOTE_DEPTH, keys_from, keys_text
 from srbwriter.story.model import LoreEntry
 from srbwriter.tui.commands import Keyed, action
 from srbwriter.tui.dialogs.ask import Confirm, LineInput
