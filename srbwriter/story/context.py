@@ -15,13 +15,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import regex
 
 from srbwriter.story.model import LoreEntry, Span, StorySettings, Template, TokenSizes
-from srbwriter.story.spans import part_of, text_of, token_ends
+from srbwriter.story.spans import part_of, text_of
 from srbwriter.unspaced import CHARACTERS
 
 Source = Literal["bos", "template", "memory", "lore", "so far", "request", "note", "wish", "story"]
@@ -236,13 +236,13 @@ class _Story:
         for span in reversed(spans[1:]):
             if len(self._ids) > most:
                 break
-            stored, end = keeps(span), end - len(span.text)
+            stored, end, stop = keeps(span), end - len(span.text), self._runs[0][0]
             start = end - len(span.lead) * stored
-            text = self.text[start : self._runs[0][0]]
-            if not stored:
-                span = Span(text, "writer", tuple(tokenizer.tokenize(text)), tokenizer.vocabulary)
-            begins = token_ends(span, tokenizer.sizes)[:-1] or [0] * len(span.ids)  # cannot be parted
-            self._ids[:0], self._places[:0] = span.ids, [start + min(at, len(text) - 1) for at in begins]
+            ids = span.ids if stored else tokenizer.tokenize(self.text[start:stop])
+            places = [*accumulate(tokenizer.sizes(tokenizer.vocabulary, ids) or (), initial=start)]
+            if places.pop() != stop:  # the text cannot be parted
+                places = [start] * len(ids)
+            self._ids[:0], self._places[:0] = ids, [min(at, stop - 1) for at in places]
             self._runs.insert(0, (start, stored))
         self.opens = set(self._places).__contains__
         """Whether the text can be opened at a place without breaking a token."""

@@ -108,6 +108,14 @@ def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
     assert kept(first, second) < len(first.tokens)
 
 
+def test_note_and_lore_are_placed_anew_together_when_an_entry_is_called() -> None:
+    lore = [LoreEntry("t", text="Lore.", keys=["mill"], depth=2)]
+    settings = StorySettings(author_note="[grim]", author_note_depth=1, lore=lore)
+    first, second = grown(settings, paragraphs(4), "The mill.\nTurned.\n")
+    assert first.layout["note"][0] == "a"
+    assert text_of(second).endswith("Lore.\nThe mill.\n[grim]\nTurned.\n")
+
+
 def test_triggered_lore_stands_in_the_story_and_constant_lore_before_it() -> None:
     lore = [
         LoreEntry("c", text="Constant.", constant=True),
@@ -226,6 +234,15 @@ def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
     assert text_of(assembly) == "a strawberry jam"
     assert [s.text for s in assembly.segments] == ["a straw", "berry jam"]
     assert assembly.segments[1].tokens == healed
+
+
+def test_a_token_whose_lead_is_no_longer_there_becomes_text() -> None:
+    tokenizer = toy_tokenizer()
+    healed = tuple(tokenizer.tokenize("berry jam"))
+    path = [run("a", "a straw"), a_node("b", "rry jam", healed, VOCABULARY, lead="be")]
+    assembly = assemble(path, StorySettings(), tokenizer, *WIDE)
+    assert [s.text for s in assembly.segments] == ["a straw", "rry", " jam"]
+    assert assembly.segments[2].tokens == healed[1:]
 
 
 def test_a_window_that_is_too_small_says_so() -> None:
