@@ -121,8 +121,8 @@ def assemble(
 ) -> Assembly:
     """Lay out the prompt that continues ``path``: the last nodes of a story, each an id and its spans.
 
-    A span's ids are used if they are of the tokenizer's vocabulary, and the text before still ends with its
-    lead. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of an earlier
+    A span's ids are used if they are of the tokenizer's vocabulary; those within its lead only if that is
+    still the end of text without ids. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of an earlier
     assembly; it changes only the places of the texts. ``wish`` is put near the end of the story and moves
     nothing else. Of the window's ``n_ctx`` tokens, ``reserve`` stay free. Raises :class:`ContextError` for a
     window too small.
@@ -134,7 +134,7 @@ def assemble(
     old = story.places(layout or {})
 
     # What there is: all of it as lore, which stands before the story, or some lines from its end.
-    called, problems = scan(settings.lore, story.text, scan_depth=settings.scan_depth)
+    called, problems = scan(settings.lore, story.text, settings.scan_depth)
     memory = LoreEntry("memory", text=settings.memory or "")
     so_far = LoreEntry("so far", text=settings.so_far or "")
     depth = DEFAULT_NOTE_DEPTH if settings.author_note_depth is None else settings.author_note_depth
@@ -162,7 +162,6 @@ def assemble(
             " or choose a shorter template or request"
         )
     free = room - max(room // STORY_SHARE, SMALLEST_STORY)
-    for_lore = n_ctx if settings.lore_budget is None else settings.lore_budget
     fitted, dropped = dict[str, Segment](), list[Segment]()
     for entry in [note, memory, so_far, *by_priority]:
         source = cast("Source", entry.id.partition(":")[0])
@@ -174,7 +173,7 @@ def assemble(
             fits = bisect_right(ends, most, key=lambda end: len(tokenizer.tokenize(text[:end])))
             found = tokenizer.segment(source, text[: ends[max(fits - 1, 0)]])
         if source == "lore":
-            free = min(free, for_lore)
+            free = min(free, n_ctx if settings.lore_budget is None else settings.lore_budget)
             found = found if len(found.tokens) <= free else Segment(source, "")
         free -= len(found.tokens)
         fitted[entry.id] = found
@@ -236,7 +235,8 @@ class _Story:
         for span in reversed(spans[1:]):
             if len(self._ids) > most:
                 break
-            stored, end, stop = keeps(span), end - len(span.text), self._runs[0][0]
+            end -= len(span.text)
+            stored, stop = keeps(span), self._runs[0][0]
             start = end - len(span.lead) * stored
             ids = span.ids if stored else tokenizer.tokenize(self.text[start:stop])
             places = [*accumulate(tokenizer.sizes(tokenizer.vocabulary, ids) or (), initial=start)]
@@ -331,9 +331,7 @@ def _settle(
 # -- which lore a text calls for ----------------------------------------------------------------------
 
 
-def scan(
-    entries: Iterable[LoreEntry], text: str, *, scan_depth: int | None = None
-) -> tuple[set[str], list[str]]:
+def scan(entries: list[LoreEntry], text: str, scan_depth: int | None = None) -> tuple[set[str], list[str]]:
     """Return the ids of the entries that the end of ``text`` activates, and what was wrong with keys.
 
     ``scan_depth`` is how many characters of it are searched for entries that do not say that. A bad or slow
@@ -346,7 +344,7 @@ def scan(
         depth = usual if entry.scan_depth is None else entry.scan_depth
         end = text[max(len(text) - depth, 0) :]
         try:
-            pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
+            pattern = _compile_key(key, entry)
             return pattern.search(end, timeout=SEARCH_SECONDS, concurrent=False) is not None
         except (ValueError, regex.error, RecursionError, OverflowError, MemoryError, TimeoutError) as error:
             name = entry.name or "an entry"
@@ -372,14 +370,13 @@ def keys_text(keys: Iterable[str]) -> str:
     return ", ".join(key.replace(",", r"\,") for key in keys)
 
 
-def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False) -> regex.Pattern[str]:
-    """Compile a key: text, or a regular expression as ``/pattern/flags``. Raises ValueError, regex.error or
-    what the compiler's limits raise for one that cannot be used."""
+def _compile_key(key: str, entry: LoreEntry) -> regex.Pattern[str]:
+    """Compile a key of ``entry``. Raises ValueError, regex.error or what the compiler has no room for."""
     if found := _PATTERN.fullmatch(key):
         if math.prod(map(int, _COUNT.findall(found[1]))) > MAX_EXPANSION:
             raise ValueError(f"its counts multiply to more than {MAX_EXPANSION} steps")
         flags = sum(regex.RegexFlag[flag] for flag in {"I", "M", "S"} & {*found[2].upper()})
         return regex.compile(found[1].replace(r"\/", "/"), flags | regex.VERSION0)
     pattern = regex.escape(key.strip())
-    pattern = f"{_BEGIN}{pattern}{_END}" if whole_words else pattern
-    return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE)
+    pattern = f"{_BEGIN}{pattern}{_END}" if entry.whole_words else pattern
+    return regex.compile(pattern, 0 if entry.case_sensitive else regex.IGNORECASE | regex.FULLCASE)
