@@ -122,10 +122,10 @@ def assemble(
     """Lay out the prompt that continues ``path``: the last nodes of a story, each an id and its spans.
 
     A span's ids are used if they are of the tokenizer's vocabulary; those within its lead only if that is
-    still the end of text without ids. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of an earlier
-    assembly; it changes only the places of the texts. ``wish`` is put near the end of the story and moves
-    nothing else. Of the window's ``n_ctx`` tokens, ``reserve`` stay free. Raises :class:`ContextError` for a
-    window too small.
+    still the end of text without ids. ``settings`` are the effective ones at the end of the path. ``layout``
+    is that of an earlier assembly; it changes only the places of the texts. ``wish`` is put near the end of
+    the story and moves nothing else. Of the window's ``n_ctx`` tokens, ``reserve`` stay free.
+    Raises :class:`ContextError` for a window too small.
 
     Room is given to template and request first, then to the note, the memory, what was told of the story so
     far, active lore (first constant, then of higher order), and lore that may stay where it stands.
