@@ -222,10 +222,12 @@ class Story(Tree, AbstractContextManager["Story"]):
             whole = [span for node in below for span in node.spans] or plain(original, "model")
             begun = part_of(whole, 0, len(original), self.token_sizes)
             spans = edited(begun, [edit_between(original, well_formed(text))], self.token_sizes)
-            author, undone = first.author if first is not None else "model", State.ABSORBED
-            if text != original:
-                author, undone = "edited", State.BINNED
-            return self._picked(action, self.add_node(parent, spans, author, like=first, undone=undone))
+            if text == original:  # the whole branch is beside it
+                author, undone, reason = first.author if first is not None else "model", State.ABSORBED, "cut"
+            else:
+                author, undone, reason = "edited", State.BINNED, ""
+            made = self.add_node(parent, spans, author, like=first, undone=undone, finish_reason=reason)
+            return self._picked(action, made)
 
     def _picked(self, action: Action, node: Node) -> NodeId:
         """Go to ``node``, and count the words by which the text is longer there."""

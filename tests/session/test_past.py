@@ -9,7 +9,9 @@ import pytest
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import NoModel, Stop
 from srbwriter.session import Session
+from srbwriter.session.round import read_round
 from srbwriter.story import Story
+from srbwriter.story.spans import plain
 from tests.fakes.short_model import short_model
 
 from .conftest import OPTIONS
@@ -45,6 +47,20 @@ def test_a_branch_whose_beginning_was_undone_brings_it_back_for_good(file: Path,
         assert story.text(story.current) == wanted
         story.undo()
         assert story.text(story.current) == OPENING
+
+
+def test_a_picked_part_is_no_branch_of_its_round(session: Session) -> None:
+    session.set_text(OPENING)
+    story = session.story
+    with story.verb("add", story.current):  # as of an import, whose branches know no round
+        above = story.current
+        branch = [story.add_node(above, plain(text, "model"), "model").id for text in ("One two.", "Three.")][
+            0
+        ]
+    story.pick(branch, 3)
+    assert session.text() == OPENING + "One"
+    shown = read_round(story, above)
+    assert shown is not None and [branch.text for branch in shown.branches] == ["One two.", "Three."]
 
 
 def test_a_reopened_story_shows_what_was_written_where_it_was_left(file: Path, session: Session) -> None:
