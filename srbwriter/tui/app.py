@@ -339,10 +339,12 @@ class App(FailingApp):
         """Textual's own way out: the writer's last words come first."""
         self.write_screen.run("quit")
 
+    def get_default_screen(self) -> Screen[Any]:
+        return self.write_screen
+
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
-        self.call_later(self.push_screen, self.write_screen)  # what is painted before it is ready is lost
         self._tell_notes()
         if not self.is_headless:  # then it is somebody else's process
             signals.obey_signals(self)
