@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -34,12 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    gc.disable()  # what is made until a command runs, or until the app's first screen is up, is no garbage
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="surrogateescape")  # file names may be arbitrary bytes, and are printed unchanged
     try:
         try:
             return _run(list(sys.argv[1:] if argv is None else argv))
         finally:
+            gc.enable()
             sys.stdout.flush()
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -88,6 +91,8 @@ def _run(argv: list[str]) -> int:
             raise
         settings = load(table, chosen, {}, Path(os.devnull))
         settings.warnings = (*error.problems, *settings.warnings)
+    if command.module != "app":
+        gc.enable()
     if command.examines:
         return command.run(arguments, settings)
     with _log(settings, arguments.remarks):

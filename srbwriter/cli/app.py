@@ -44,8 +44,8 @@ def run_app(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.serve:
         if arguments.story is not None:
             raise Failure(f"--serve takes no story, but {arguments.story} was given", Exit.USAGE)
+        gc.enable()
         return serve.run(settings)
-    gc.disable()  # until the first screen is up: objects created before that live until the end
     from srbwriter.cli.completion import theme_names
     from srbwriter.cli.stories import story_to_open
     from srbwriter.tui.options import THEME

@@ -87,6 +87,7 @@ class App(FailingApp):
         self.preferences = Preferences(settings)
         self._apply_keys()
         self.load_themes()
+        self._apply_theme()  # before styles are read: each change of a theme has all of them read again
         self.fetch = ModelFetch()
         self.transfers = Transfers(self)
         self.keyboard = Keyboard(self, super().on_event)
