@@ -29,8 +29,9 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
-    from srbwriter.models import Header, Machine, Need
-    from srbwriter.models.fit import Gpu, Placement, Run
+    from srbwriter.models.files import Header
+    from srbwriter.models.fit import Gpu, Need, Placement, Run
+    from srbwriter.models.recommended import Machine
 
 
 T = TypeVar("T")
@@ -88,7 +89,8 @@ def model_path(settings: Settings) -> Path:
 
         return bundled_model()
     if not named.exists():
-        from srbwriter.models import ModelsError, find
+        from srbwriter.models.files import ModelsError
+        from srbwriter.models.local import find
 
         with suppress(ModelsError):  # else the load says so
             return find(named.name)  # a settings file puts its folder before a mere name
@@ -103,7 +105,7 @@ class Values(Protocol):
 
 def model_need(settings: Values, header: Header | None, size: int) -> Need:
     """Return the memory that a model of ``size`` bytes takes with these settings."""
-    from srbwriter.models import need
+    from srbwriter.models.fit import need
 
     options = engine_options(settings)
     cells = window_and_cells(options.n_ctx, header.context if header else 0)[1]
@@ -142,7 +144,8 @@ def fit_options(
 
 def placement_of(path: Path, options: EngineOptions, devices: Sequence[Device]) -> Placement | None:
     """Return how a model would run on these devices with the memory that is free now; None for no model."""
-    from srbwriter.models import fit, look_at
+    from srbwriter.models import fit
+    from srbwriter.models.local import look_at
 
     model = look_at(path)
     if model.header is None:
@@ -163,7 +166,8 @@ def _gpus(devices: Sequence[Device]) -> list[Gpu]:
 def this_machine(settings: Values) -> Machine:
     """Return what models have to get along with on this machine."""
     from srbwriter.engine.native.devices import read_devices
-    from srbwriter.models import Machine, memory
+    from srbwriter.models.fit import memory
+    from srbwriter.models.recommended import Machine
 
     devices = [] if settings[keys.GPU_LAYERS] == 0 else read_devices()
     return Machine(memory(), tuple(_gpus(devices)), settings[keys.THREADS] or count_cores())

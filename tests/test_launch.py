@@ -195,7 +195,7 @@ def test_which_model_is_used() -> None:
 
 
 def test_the_estimate_follows_the_settings() -> None:
-    from srbwriter.models import Header
+    from srbwriter.models.files import Header
 
     header = Header("llama", context=4096, layers=1, width=64, heads=1, kv_widths=((64, 64),))
     plain = launch.model_need(settings(), header, 0)

@@ -25,7 +25,8 @@ from srbwriter.engine.compat import IGNORED, REFUSED
 from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
-from srbwriter.models import RecommendedModel, read_recommended, size_words
+from srbwriter.models.fit import size_words
+from srbwriter.models.recommended import RecommendedModel, read_recommended
 from srbwriter.tui.actions import COMMANDS
 from srbwriter.tui.commands import Command
 

@@ -61,7 +61,7 @@ def _names(kind: str) -> list[str]:
         counts = Counter(story.title.casefold() for story in known)  # of one title the files
         return [s.title if counts[s.title.casefold()] == 1 else str(s.path) for s in known]
     if kind == "models":
-        from srbwriter.models import local_models
+        from srbwriter.models.local import local_models
 
         return [model.name for model in local_models()]
     return theme_names()

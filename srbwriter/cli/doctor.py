@@ -27,7 +27,8 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Device, device_words, gpus
 from srbwriter.engine.types import EngineError
 from srbwriter.gguf import Damaged, contents
-from srbwriter.models import free_memory, look_at, memory, size_words
+from srbwriter.models.fit import free_memory, memory, size_words
+from srbwriter.models.local import look_at
 from srbwriter.version import __version__
 
 CPUINFO, AMD = Path("/proc/cpuinfo"), Path("/dev/kfd")

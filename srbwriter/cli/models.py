@@ -16,8 +16,8 @@ from srbwriter.config import Settings, Table, keys, remember
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
-    from srbwriter.models import RecommendedModel
     from srbwriter.models.pull import Progress
+    from srbwriter.models.recommended import RecommendedModel
 
 
 def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
@@ -51,7 +51,8 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     match arguments.action:
         case "use":
-            from srbwriter.models import find, read_header
+            from srbwriter.models.files import read_header
+            from srbwriter.models.local import find
 
             path = expanded(arguments.name)
             file = path.absolute() if path.is_file() else find(arguments.name)
@@ -69,7 +70,9 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
-    from srbwriter.models import fit, local_models, size_words
+    from srbwriter.models import fit
+    from srbwriter.models.fit import size_words
+    from srbwriter.models.local import local_models
 
     memory, free = fit.memory(), fit.free_memory()
     in_use = launch.model_path(settings).resolve()
@@ -166,7 +169,8 @@ One on another machine can write for you: srbwriter --connect URL"""
 
 def _recommended(settings: Settings) -> None:
     """Print the model for this machine and the others, each with the command that fetches it."""
-    from srbwriter.models import read_recommended, recommend, size_words
+    from srbwriter.models.fit import size_words
+    from srbwriter.models.recommended import read_recommended, recommend
 
     found, machine = read_recommended(), launch.this_machine(settings)
     best, others = recommend(found.models, machine)

@@ -29,10 +29,10 @@ from srbwriter.story import StoryError
 from srbwriter.tui import clipboard, commands, options, signals, themes
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
-from srbwriter.tui.dialogs.model import ModelFetch
 from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.driver import FailingApp, driver_of
 from srbwriter.tui.keyboard import Burst, Keyboard
+from srbwriter.tui.model_fetch import ModelFetch
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.prose import Prose
 from srbwriter.tui.story.transfers import Transfers

@@ -15,8 +15,8 @@ from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
-from srbwriter.models import Machine, read_recommended
 from srbwriter.models.fit import Gpu
+from srbwriter.models.recommended import Machine, read_recommended
 from tests.cli.conftest import Run
 from tests.fakes.hub import Hub, running
 from tests.models.gguf_files import gguf, put

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.models import Header, need, read_header
-from srbwriter.models.fit import GPU_SPARE, HOST_SHARE, Gpu, Need, Placement, Run, place
+from srbwriter.models.files import Header, read_header
+from srbwriter.models.fit import GPU_SPARE, HOST_SHARE, Gpu, Need, Placement, Run, need, place
 
 GB = 10**9
 NOVELIST = Header(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.demo import bundled_model
-from srbwriter.models import Header, ModelsError, read_header
+from srbwriter.models.files import Header, ModelsError, read_header
 from tests.models.gguf_files import SHAPE, gguf, put, text
 
 

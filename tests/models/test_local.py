@@ -8,12 +8,8 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
-from srbwriter.models import (
-    ModelsError,
-    find,
-    local_models,
-)
-from srbwriter.models.local import local_files
+from srbwriter.models.files import ModelsError
+from srbwriter.models.local import find, local_files, local_models
 from tests.models.gguf_files import SHAPE, gguf, put
 
 

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from srbwriter import paths
-from srbwriter.models import DownloadCancelled, DownloadError, ModelsError, pull
+from srbwriter.models import pull
+from srbwriter.models.files import DownloadCancelled, DownloadError, ModelsError
 from tests.fakes.hub import Hub
 from tests.models.gguf_files import gguf
 

@@ -10,14 +10,8 @@ import pytest
 from srbwriter import launch
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from srbwriter.models import (
-    Header,
-    Machine,
-    RecommendedModel,
-    read_recommended,
-    recommend,
-)
-from srbwriter.models.files import is_model
+from srbwriter.models.files import Header, is_model
+from srbwriter.models.recommended import Machine, RecommendedModel, read_recommended, recommend
 
 FOUND = read_recommended()
 CONFIRMED = ("repository", "file", "size", "licence", "context", "shape")

@@ -16,7 +16,8 @@ from textual.widgets import OptionList
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
-from srbwriter.models import RecommendedModel, recommended
+from srbwriter.models import recommended
+from srbwriter.models.recommended import RecommendedModel
 from srbwriter.tui.dialogs.picker import Picker
 from tests.fakes import hub
 from tests.fakes.hub import Hub

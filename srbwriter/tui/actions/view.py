@@ -15,9 +15,6 @@ from srbwriter.tui import options
 from srbwriter.tui.commands import MENU, READING, command
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.dialogs.settings import SettingsDialog
-from srbwriter.tui.tree.screen import TreeScreen
-from srbwriter.tui.tree.view import marks_words
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
@@ -33,6 +30,8 @@ _MOST, _LINE = 500, 100  # deleted branches that are listed, the newest; charact
 @command(TREE, "The tree", anywhere="f3")
 async def tree(screen: WriteScreen) -> None:
     """Show every branch ever written; go to one and continue there."""
+    from srbwriter.tui.tree.screen import TreeScreen
+
     screen.session.keep()
     node = await screen.app.ask(TreeScreen(screen.session, lambda: screen.run("search")))
     if node is not None:
@@ -79,6 +78,8 @@ async def _choose_node(
 ) -> None:  # fmt: skip
     """Let the writer choose one of ``nodes``, which are shown by their ``snippets`` or first words, and go
     there; a deleted one is restored."""
+    from srbwriter.tui.tree.view import marks_words
+
     story, choices = screen.session.story, list[Choice]()
     for node in story.nodes(list(nodes)):
         line = " ".join((snippets[node.id] if snippets else node.text).split())[:_LINE]
@@ -146,6 +147,8 @@ def quit(screen: WriteScreen) -> None:
 @command(PROGRAM, "Settings", anywhere="f2,f10")
 def settings(screen: WriteScreen) -> None:
     """Change how branches are written, and how the program works."""
+    from srbwriter.tui.dialogs.settings import SettingsDialog
+
     screen.app.push_screen(SettingsDialog(screen))
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from srbwriter.engine.types import Cancelled
 from srbwriter.story import library
-from srbwriter.tui.dialogs.model import trouble_words
 from srbwriter.tui.write.status import round_identity
 
 if TYPE_CHECKING:
     from srbwriter.tui.write.screen import WriteScreen
+
+
+def trouble_words(error: Exception | None) -> str:
+    """Say that loading was stopped, or that the model cannot be loaded."""
+    stopped = isinstance(error, Cancelled)
+    return "Loading the model was stopped" if stopped else "The model cannot be loaded"
 
 
 class Notices:
