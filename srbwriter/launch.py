@@ -27,6 +27,8 @@ from srbwriter.engine.types import EngineOptions, ModelInfo, Sampling, Stop, Tog
 from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
     from srbwriter.models.files import Header
@@ -295,19 +297,25 @@ def remote_options(settings: Settings, notify: Callable[[str], None] | None = No
 
 
 def loader(
-    settings: Settings, nice: int = 0, notify: Callable[[str], None] | None = None
+    settings: Settings, nice: int = 0, notify: Callable[[str], None] | None = None, after: Event | None = None
 ) -> EngineLoader:  # fmt: skip
     """Return a loader of the engine in the settings, ready to load in the background.
 
     ``nice`` is as in its options; ``notify`` is called when a size is reduced for lack of memory, and for
-    each failed attempt to reach a remote engine.
+    each failed attempt to reach a remote engine. A local load waits for ``after``, a second at most.
     """
+
+    def fit(path: str | os.PathLike[str], options: EngineOptions) -> tuple[EngineOptions, tuple[str, ...]]:
+        if after is not None:
+            after.wait(1.0)
+        return fit_options(path, options)
+
     if elsewhere(settings):
         from srbwriter.engine.remote.options import RemoteLoader
 
         return RemoteLoader(remote_options(settings, notify))
     options = replace(engine_options(settings), nice=nice)
-    return EngineLoader(model_path(settings), options, fit=fit_options, notify=notify)
+    return EngineLoader(model_path(settings), options, fit=fit, notify=notify)
 
 
 def model_name(info: ModelInfo) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
 from textual import events
@@ -73,8 +74,12 @@ class App(FailingApp):
     Toast { width: auto; max-width: 100%; padding: 0 1; margin-top: 0; }
     """
 
-    def __init__(self, session: Session, settings: Settings, beside: Beside | None = None) -> None:
+    def __init__(
+        self, session: Session, settings: Settings, beside: Beside | None = None, shown: Event | None = None
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.shown = shown or Event()
+        """Set once the first screen is up."""
         self.said: list[str] = []
         """All messages of this run."""
         self.next_story: NextStory | None = None

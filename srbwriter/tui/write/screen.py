@@ -92,6 +92,7 @@ class WriteScreen(AppScreen[None]):
 
     def compose(self) -> ComposeResult:
         self._lay_out()  # before there is anything that would be styled anew
+        self._indent(0 if self.has_class("-right") else self.size.width)  # else a second layout does it
         with Horizontal(id="window"), Container(id="panes"):
             yield self.editor
             yield self.grid
@@ -122,6 +123,7 @@ class WriteScreen(AppScreen[None]):
             self._begun = True
             self.app.keyboard.open()
             self.pump.settle()
+            self.app.shown.set()
 
     def keep_view(self) -> None:
         """Remember the place of the cursor for the next opening."""
@@ -486,7 +488,11 @@ class WriteScreen(AppScreen[None]):
         if self.size != self._applied_for:
             self.rearrange()
             return
-        spare = self.editor.outer_size.width - 2 * _MARGIN - self.app.preferences[options.TEXT_WIDTH]
-        self.editor.styles.padding = (1 if self.size.height > _SHORT else 0, _MARGIN + max(0, spare) // 2)
+        self._indent(self.editor.outer_size.width)
         self.editor.fit()
         self.grid.fit()
+
+    def _indent(self, width: int) -> None:
+        """Put the text in the middle of an editor of ``width`` cells."""
+        spare = width - 2 * _MARGIN - self.app.preferences[options.TEXT_WIDTH]
+        self.editor.styles.padding = (1 if self.size.height > _SHORT else 0, _MARGIN + max(0, spare) // 2)
