@@ -57,7 +57,7 @@ class BranchGrid(Container):
         self.current = 0  # index of the branch that commands act on
         self._next = 0  # index of the pane that is painted next, where not all are at once
         self._awaited = -1  # index of the branch to focus as soon as it exists
-        self._room = Size(0, 0)  # the size that the panes are arranged for
+        self.room = Size(0, 0)  # the size that the panes are arranged for; before the first layout, a guess
         self._count = self._columns = 0
 
     @property
@@ -143,10 +143,10 @@ class BranchGrid(Container):
         self.go(self.current + columns + rows * max(1, self._columns))
 
     def _arrange(self) -> None:
-        width, height = self.size
+        self.room = self.size or self.room
+        width, height = self.room
         if not self._count or not width or not height:
             return
-        self._room = self.size
         for pane in self.panes:
             pane.display = pane.index == self.current if self.single else pane.index < self._count
         self._columns = 1 if self.single else best_columns(self._count, width, height)
@@ -160,7 +160,7 @@ class BranchGrid(Container):
 
     def fit(self) -> None:
         """Arrange the panes and wrap their text for the current size."""
-        if self.size != self._room:
+        if self.size != self.room:
             self._arrange()
         for pane in self.shown:
             pane.fit()

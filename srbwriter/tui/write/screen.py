@@ -92,7 +92,10 @@ class WriteScreen(AppScreen[None]):
 
     def compose(self) -> ComposeResult:
         self._lay_out()  # before there is anything that would be styled anew
-        self._indent(0 if self.has_class("-right") else self.size.width)  # else a second layout does it
+        width, height = self.size.width, self.size.height - 2
+        right = self.has_class("-right")
+        self._indent(0 if right else width)  # this and the next may be wrong; then there is a second layout
+        self.grid.room = Size(width * 3 // 5, height) if right else Size(width, height * 3 // 5)
         with Horizontal(id="window"), Container(id="panes"):
             yield self.editor
             yield self.grid
