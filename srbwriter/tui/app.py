@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
 from textual import events
@@ -31,7 +30,7 @@ from srbwriter.tui import clipboard, commands, options, signals, themes
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.trouble import crash_words
-from srbwriter.tui.driver import FailingApp, driver_of
+from srbwriter.tui.driver import FailingApp, as_first, driver_of
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.model_fetch import ModelFetch
 from srbwriter.tui.options import Preferences
@@ -74,12 +73,8 @@ class App(FailingApp):
     Toast { width: auto; max-width: 100%; padding: 0 1; margin-top: 0; }
     """
 
-    def __init__(
-        self, session: Session, settings: Settings, beside: Beside | None = None, shown: Event | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, session: Session, settings: Settings, beside: Beside | None = None) -> None:
         super().__init__()
-        self.shown = shown or Event()
-        """Set once the first screen is up."""
         self.said: list[str] = []
         """All messages of this run."""
         self.next_story: NextStory | None = None
@@ -346,7 +341,7 @@ class App(FailingApp):
         self.write_screen.run("quit")
 
     def get_default_screen(self) -> Screen[Any]:
-        return self.write_screen
+        return as_first(self.write_screen)
 
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end

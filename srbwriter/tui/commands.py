@@ -7,7 +7,6 @@ line, dialog feet, help and the documentation of keys are loops over both.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -281,12 +280,6 @@ def check_keys(value: object) -> str:
         if not (known and _MODIFIERS.issuperset(modifiers)):
             raise ValueError
     return value
-
-
-def shown_name(key: str) -> str:
-    """Return the character that a key types, or else its name, as :func:`check_keys` accepts it."""
-    sign = format_key(key)
-    return sign if sign in string.punctuation.replace(",", "") else key
 
 
 @cache

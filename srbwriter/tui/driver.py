@@ -32,6 +32,7 @@ from textual.drivers.linux_driver import (
     LinuxDriver,
 )
 from textual.message import Message
+from textual.screen import Screen
 
 TEXTUAL = "8.2.8"
 """The version of Textual that this module was written against."""
@@ -122,6 +123,12 @@ def driver_of(app: App[Any]) -> Driver | None:
 def report_error(app: App[Any], error: Exception) -> None:
     """End an app with an error, as Textual does with one that a handler of a message raised."""
     app._handle_exception(error)  # pyright: ignore[reportPrivateUsage]
+
+
+def as_first(screen: Screen[Any]) -> Screen[Any]:
+    """Prepare a screen that is not pushed to be switched for another one."""
+    screen._push_result_callback(screen, None)  # pyright: ignore[reportPrivateUsage]
+    return screen
 
 
 class FailingApp(App[None]):

@@ -89,7 +89,9 @@ class Keyboard:
         if isinstance(event, events.Key) and event.key == ESCAPE_FIRST:
             event = events.Key("escape", ESC)
         elif isinstance(event, events.Key) and self._is_two(event):
-            keys.appendleft(_behind_escape(event))
+            name = event.key.removeprefix(ALT)
+            name = event.character or name if name.startswith("shift+") else name
+            keys.appendleft(events.Key(name, event.character))
             event = events.Key("escape", ESC)
         elif is_burst and is_text(event):
             run = [event]
@@ -153,9 +155,3 @@ async def _passed(node: MessagePump) -> None:
             await asyncio.wait_for(done.wait(), _PATIENCE)
         except TimeoutError:  # it was removed meanwhile, or is very busy
             return
-
-
-def _behind_escape(event: events.Key) -> events.Key:
-    """Return the key that arrived directly after an escape."""
-    name = event.key.removeprefix(ALT)
-    return events.Key(event.character or name if name.startswith("shift+") else name, event.character)

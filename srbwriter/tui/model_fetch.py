@@ -38,17 +38,12 @@ class ModelFetch:
         self._stopping, self._total = False, 0
         name, result = model.name, self.result
         Thread(target=self._download, args=(model, result), name="srbwriter-fetch", daemon=True).start()
-        # Nothing ends a round of a model that has failed.
-        await app.until(
-            lambda: (
-                result.done()
-                and (
-                    result.exception() is not None
-                    or not app.write_screen.writing
-                    or app.session.engine_state == "FAILED"
-                )
-            )
-        )
+
+        def may_end() -> bool:
+            idle = not app.write_screen.writing or app.session.engine_state == "FAILED"  # which ends no round
+            return idle or result.exception() is not None
+
+        await app.until(lambda: result.done() and may_end())
         self.model = None
         try:
             file = result.result()

@@ -12,12 +12,12 @@ import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from threading import Event
 
 from srbwriter import launch, paths
 from srbwriter.config import Settings
 from srbwriter.session import Session
 from srbwriter.tui.app import App, Beside
+from srbwriter.tui.write.pump import FIRST_SCREEN
 
 
 class _Screen(io.TextIOWrapper):
@@ -66,14 +66,13 @@ BEHIND = 4  # steps of priority by which a key goes before tokens, where both wa
 
 def open_app(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
-    shown = Event()
-    loader = launch.loader(settings, nice=BEHIND, after=shown)  # whose imports would hold up the first screen
+    loader = launch.loader(settings, nice=BEHIND, after=FIRST_SCREEN)  # its imports would delay that
     settings = launch.suit_model(settings, in_app=True)
     with guarded(), contextlib.ExitStack() as closing:
         session = Session.open(settings, story, loader)
         closing.callback(session.close)  # also when there never was an app
-        closing.callback(shown.set)
-        app = App(session, settings, beside, shown)
+        closing.callback(FIRST_SCREEN.set)
+        app = App(session, settings, beside)
         closing.callback(lambda: app.session.close())
         closing.callback(app.fetch.end)
         app.run()

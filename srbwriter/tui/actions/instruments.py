@@ -17,6 +17,9 @@ from srbwriter.tui import options
 from srbwriter.tui.commands import INSTRUMENTS, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Ask, Sheet
 from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.dialogs.rewriting import RewriteView, wish_form
+from srbwriter.tui.dialogs.tokens import TokenView
+from srbwriter.tui.story.context_view import ContextView
 from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE
 from srbwriter.tui.write.colours import AUTHOR, NONE, SURPRISAL
 
@@ -48,8 +51,6 @@ def lore(screen: WriteScreen) -> None:
 @command(KNOBS, "What the model sees", anywhere="f8")
 def context(screen: WriteScreen) -> None:
     """Show the context by source, in tokens; edit the request to an instruction model."""
-    from srbwriter.tui.story.context_view import ContextView
-
     screen.session.keep()
     screen.app.push_screen(ContextView(screen.session))
 
@@ -83,8 +84,6 @@ def look_ahead(screen: WriteScreen) -> None:
 @command(INSTRUMENTS, "Token by token", anywhere="f6", writes=True)
 def tokens(screen: WriteScreen) -> None:
     """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
-    from srbwriter.tui.dialogs.tokens import TokenView
-
     if screen.editor.has_focus:
         screen.app.push_screen(TokenView(screen, None, screen.editor.cursor))
     elif (pane := screen.grid.pane) is None or pane.branch is None:
@@ -149,8 +148,6 @@ def write_here(screen: WriteScreen) -> None:
 
 
 def _show(screen: WriteScreen, passage: Passage) -> None:
-    from srbwriter.tui.dialogs.rewriting import RewriteView
-
     screen.session.may_write()
     screen.app.push_screen(RewriteView(screen, passage))
 
@@ -169,8 +166,6 @@ def ask_change_here(screen: WriteScreen, pane: BranchPane) -> None:
 
 
 def _ask_wish(screen: WriteScreen, question: str, index: int | None = None) -> None:
-    from srbwriter.tui.dialogs.rewriting import wish_form
-
     session = screen.session
     take: Callable[[str], bool] = lambda wish: screen.guarded(lambda: ask_wish(session, wish, index))  # noqa: E731
     screen.app.push_screen(wish_form(session, question, take))

@@ -20,6 +20,7 @@ from srbwriter.story.spans import apply_edits
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, Confirm
 from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.story.find import FindBar, place_after
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
@@ -47,15 +48,11 @@ def redo(screen: WriteScreen) -> None:
 @command(STORY, "Find", "slash", anywhere="ctrl+f")
 def find(screen: WriteScreen) -> None:
     """Find words in the story, from the cursor on."""
-    from srbwriter.tui.story.find import FindBar
-
     screen.app.push_screen(FindBar(screen.editor))
 
 
 def _rewrite(screen: WriteScreen, edits: Sequence[Edit]) -> None:
     """Apply the writer's ``edits``; the view stays where it is. Raises StoryError if they are not saved."""
-    from srbwriter.tui.story.find import place_after
-
     session, editor = screen.session, screen.editor
     start, end, top = (place_after(place, edits) for place in editor.view)
     before, by = editor.text[edits[0].start : edits[0].end], edits[0].text
@@ -71,8 +68,6 @@ def _rewrite(screen: WriteScreen, edits: Sequence[Edit]) -> None:
 @command(STORY, "Find and replace", writes=True)
 def replace(screen: WriteScreen) -> None:
     """Replace words in the story, one place at a time or all at once; one undo reverts each step."""
-
-    from srbwriter.tui.story.find import FindBar
 
     def apply(edits: Sequence[Edit]) -> bool:
         return screen.guarded(lambda: _rewrite(screen, edits))

@@ -52,11 +52,9 @@ class Transfers:
         self._stopping = self._warned = False
         app = self._app
         try:
+            await app.until(lambda: process.over)
             await app.until(
-                lambda: (
-                    process.over
-                    and (self._stopping or not leaves or (app.write_screen.on_top and app.writer_rests))
-                )
+                lambda: self._stopping or not leaves or (app.write_screen.on_top and app.writer_rests)
             )
             return process.result()
         except Stopped:

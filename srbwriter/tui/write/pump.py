@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from threading import Event
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
@@ -22,6 +23,8 @@ _PANES = 4  # painted at one tick: a key that comes meanwhile waits for no more
 _SHARE = 0.06  # of a core for painting: the engine needs the interpreter for every step
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
+FIRST_SCREEN = Event()
+"""Set once the first screen of this process is up."""
 
 
 class Pump:
@@ -48,6 +51,7 @@ class Pump:
             gc.freeze()
             gc.set_threshold(700, 10, 200)  # a full one, which takes 40 ms, is rare
             gc.enable()
+        FIRST_SCREEN.set()
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -126,7 +126,6 @@ class WriteScreen(AppScreen[None]):
             self._begun = True
             self.app.keyboard.open()
             self.pump.settle()
-            self.app.shown.set()
 
     def keep_view(self) -> None:
         """Remember the place of the cursor for the next opening."""
