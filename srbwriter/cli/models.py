@@ -51,12 +51,11 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     match arguments.action:
         case "use":
-            from srbwriter.models.files import read_header
-            from srbwriter.models.local import find
+            from srbwriter.models import files, local
 
             path = expanded(arguments.name)
-            file = path.absolute() if path.is_file() else find(arguments.name)
-            read_header(file)
+            file = path.absolute() if path.is_file() else local.find(arguments.name)
+            files.read_header(file)
             _remember(file, settings)
         case "forget":
             _remember(None, settings)
@@ -71,7 +70,6 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _list(settings: Settings, *, as_json: bool) -> None:
     from srbwriter.models import fit
-    from srbwriter.models.fit import size_words
     from srbwriter.models.local import local_models
 
     memory, free = fit.memory(), fit.free_memory()
@@ -97,13 +95,14 @@ def _list(settings: Settings, *, as_json: bool) -> None:
         return
     table = [("", "name", "size", "context", "memory", "here", "from")]
     for row in rows:
-        size, needed = (size_words(row[name]) if row[name] else "" for name in ("size", "memory"))
+        size, needed = (fit.size_words(row[name]) if row[name] else "" for name in ("size", "memory"))
         context, mark = str(row["context"] or ""), "*" * row["in_use"]
         table.append((mark, row["name"], size, context, needed, row["verdict"], row["place"]))
         if row["problem"]:
             say(f"{row['path']}: {row['problem']}")
     print(columns(table, right=(2, 3, 4)))
-    say(f"this machine has {size_words(memory)} of memory, {size_words(free)} free; in use (*) is {in_use}")
+    has, left = fit.size_words(memory), fit.size_words(free)
+    say(f"this machine has {has} of memory, {left} free; in use (*) is {in_use}")
 
 
 def _remember(file: Path | None, settings: Settings) -> None:

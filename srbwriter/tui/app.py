@@ -183,9 +183,6 @@ class App(FailingApp):
             return True
 
     def action_run_on_desk(self, command: str) -> None:
-        self.run_on_desk(command)
-
-    def run_on_desk(self, command: str) -> None:
         """Run a command on the write screen, after closing the screens above it; not if one asks first."""
         while (top := self.screen) is not self.write_screen:
             depth = len(self.screen_stack)

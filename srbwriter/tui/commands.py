@@ -262,7 +262,7 @@ class CommandProvider(Provider):
                 yield Hit(score, matcher.highlight(words), partial(self._run, command), help=command.help)
 
     def _run(self, command: Command) -> None:
-        self.app.run_on_desk(command.id)  # type: ignore[attr-defined]
+        self.app.action_run_on_desk(command.id)  # type: ignore[attr-defined]
 
 
 # ---- names of keys

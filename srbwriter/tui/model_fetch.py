@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from srbwriter.models.recommended import RecommendedModel
     from srbwriter.tui.app import App
 
-_NAME_CELLS = 24
 _END_SECONDS = 2.0  # the thread ends at once, unless it waits for an answer of the hub
 
 
@@ -78,7 +77,7 @@ class ModelFetch:
         """Return the status line's text about the download; empty without one."""
         if self.model is None:
             return ""
-        name = shortened(self.model.name, _NAME_CELLS)
+        name = shortened(self.model.name)
         if self.result.done():
             return f"{name} is here; it is used when these branches have ended"
         if self._stopping:

@@ -42,7 +42,7 @@ class Bench:
     async def choose(self, *commands: str) -> None:
         """Run commands as the menu does, by their ids."""
         for command in commands:
-            self.app.run_on_desk(command)
+            self.app.action_run_on_desk(command)
             await self.settle()
 
     async def settle(self) -> None:

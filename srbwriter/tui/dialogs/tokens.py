@@ -181,9 +181,6 @@ class TokenView(Bar[None]):
             self._show()
 
     @on(OptionList.OptionSelected)
-    def _selected(self) -> None:
-        self.action_fork()
-
     @action("enter", "continues with it")
     def action_fork(self) -> None:
         """Start a new branch with the chosen token; in the story, a new round."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from srbwriter.tui.app import App
 
 _END_SECONDS = 5.0  # killing the process and removing its files takes less
-_NAME_CELLS = 24  # shown of a file name
 
 
 class Transfers:
@@ -48,7 +47,7 @@ class Transfers:
         from srbwriter.formats.transfer import Stopped, TransferProcess  # all formats, which slows the start
 
         self._process = process = TransferProcess(transfer)
-        self._verb, self._name = verb, shortened(name, _NAME_CELLS)
+        self._verb, self._name = verb, shortened(name)
         self._stopping = self._warned = False
         app = self._app
         try:

@@ -126,8 +126,7 @@ class TreeView(Keyed, ScrollView, can_focus=True, inherit_bindings=False):
     def action_out(self) -> None:
         """Go to the fork where this branch begins."""
         row = self.row
-        above = row.node if row.folded else self.story.node(row.node).parent
-        self._go_to(above)
+        self._go_to(row.node if row.folded else self.story.node(row.node).parent)
 
     @action("right", "further", foot=False)
     def action_into(self) -> None:

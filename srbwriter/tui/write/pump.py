@@ -76,7 +76,7 @@ class Pump:
         if now - self._painted_at < min(spent / _SHARE, longest):
             return
         self._painted_at, self._spent = now, time.thread_time()
-        if self._idle and self._ticks % _IDLE_TICKS:
+        if not self._screen.writing and self._awake < 0 and self._ticks % _IDLE_TICKS:
             return
         try:
             slowly = self._slow_due or self._ticks % _SLOW_TICKS == 0
@@ -84,10 +84,6 @@ class Pump:
             self.flush(slowly, most if self._screen.writing else None)
         except Exception as error:
             self._screen.admit(error, again=False)  # it may recur at every tick
-
-    @property
-    def _idle(self) -> bool:
-        return not self._screen.writing and self._awake < 0
 
     def flush(self, slowly: bool = True, most: int | None = None) -> None:
         """Paint everything that is new, of ``most`` panes."""

@@ -108,7 +108,6 @@ class WriteScreen(AppScreen[None]):
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
-        # The key itself goes first.
         self.show_story()
         self.flush()
         if isinstance(cursor := self.session.view.get("cursor"), int):
@@ -197,9 +196,6 @@ class WriteScreen(AppScreen[None]):
             return self.unchosen or self.on_branch
         return command != "back" or self._steps_back()
 
-    def action_run(self, command: str, number: int = 0) -> None:
-        self.run(command, number)
-
     def run(self, command: str, number: int = 0) -> None:
         known = COMMANDS[command]
 
@@ -219,6 +215,8 @@ class WriteScreen(AppScreen[None]):
         if self.session.round is not self._round:
             self.flush()  # the previous key changed the branches, and they have not been painted yet
         self.guarded(handle)
+
+    action_run = run
 
     def attend(self, begun: Coroutine[Any, Any, object], node: DOMNode | None = None) -> None:
         """Run in a worker what asks the writer or waits; what it refuses is said.

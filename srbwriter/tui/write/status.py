@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.story import NodeId
 
-_TITLE_CELLS, _WISH_CELLS = 24, 32
+_NAME_CELLS, _WISH_CELLS = 24, 32
 _BAR = 16
 _GAP = "  ·  "
 
@@ -35,7 +35,7 @@ def progress(words: str, share: float) -> str:
     return f"{words} {bar(share)} {share:4.0%}  ·  esc stops"
 
 
-def shortened(name: str, most: int) -> str:
+def shortened(name: str, most: int = _NAME_CELLS) -> str:
     """Shorten a name to ``most`` cells."""
     return name if cell_len(name) <= most else f"{set_cell_size(name, most - 1).rstrip()}…"
 
@@ -66,7 +66,7 @@ def left(session: Session, work: str = "") -> tuple[str, ...]:
     if failed:  # one reason only, since the line is short
         which = f"branch {failed[0].index + 1}" if len(failed) == 1 else f"{len(failed)} branches"
         parts.append(f"{which} failed: {failed[0].error}")
-    parts.append(shortened(" ".join(session.story.title.split()), _TITLE_CELLS))
+    parts.append(shortened(" ".join(session.story.title.split())))
     if current is not None and current.wish:
         parts.append(f"asked for: {shortened(current.wish, _WISH_CELLS)}")
     return tuple(parts)
