@@ -27,7 +27,8 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Device, device_words, gpus
 from srbwriter.engine.types import EngineError
 from srbwriter.gguf import Damaged, contents
-from srbwriter.models import fit, local
+from srbwriter.models.fit import free_memory, memory, size_words
+from srbwriter.models.local import look_at
 from srbwriter.version import __version__
 
 CPUINFO, AMD = Path("/proc/cpuinfo"), Path("/dev/kfd")
@@ -112,8 +113,8 @@ def reinstall(option: str = "") -> str:
 def examine_machine() -> Iterator[Finding]:
     """Look at memory, the build of llama.cpp, and the GPUs."""
     yield Finding("ok", f"srbwriter {__version__}, Python {platform.python_version()}, {platform.platform()}")
-    words = f"{fit.size_words(fit.free_memory())} of {fit.size_words(fit.memory())} of memory free"
-    if fit.free_memory() >= LEAST_MEMORY:
+    words = f"{size_words(free_memory())} of {size_words(memory())} of memory free"
+    if free_memory() >= LEAST_MEMORY:
         yield Finding("ok", words)
     else:
         yield Finding("care", f"{words}: too little for a model", "ps -Ao rss,pid,comm | sort -rn | head")
@@ -131,7 +132,7 @@ def examine_machine() -> Iterator[Finding]:
         yield Finding("care", words, reinstall("GGML_NATIVE"))
     devices = gpus([Device(**row) for row in answer["devices"]])
     for device in devices:
-        words = f"{device.product}: {fit.size_words(device.free)} of {fit.size_words(device.total)} free"
+        words = f"{device.product}: {size_words(device.free)} of {size_words(device.total)} free"
         yield Finding("ok", f"{words}, used through {device.name}")
     if devices:
         return
@@ -165,10 +166,10 @@ def examine_files(settings: Settings) -> Iterator[Finding]:
         if not os.access(place, os.R_OK | os.W_OK | os.X_OK) or place.stat().st_mode & 0o700 != 0o700:
             yield Finding("care", f"{here} cannot be written ({what})", f"chmod u+rwx {here}; ls -ld {here}")
         elif free < LEAST_SPACE:
-            words = f"{what}: {fit.size_words(free)} free in {here}: too little to save safely"
+            words = f"{what}: {size_words(free)} free in {here}: too little to save safely"
             yield Finding("care", words, f"du -xhd 1 {here} | sort -h | tail")
         else:
-            yield Finding("ok", f"{what}: {folder}, {fit.size_words(free)} free")
+            yield Finding("ok", f"{what}: {folder}, {size_words(free)} free")
 
 
 def _cut_short(path: Path) -> str:
@@ -194,7 +195,7 @@ def examine_model(settings: Settings) -> Iterator[Finding]:
             yield Finding("care", str(error))
         return
     path = launch.model_path(settings)
-    if problem := local.look_at(path).problem or _cut_short(path):
+    if problem := look_at(path).problem or _cut_short(path):
         forget = settings.source(keys.MODEL) == "remembered"
         cure = "srbwriter models forget" if forget else "srbwriter models"
         yield Finding("care", f"{path}: {problem}", cure)

@@ -69,10 +69,10 @@ def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
-    from srbwriter.models import fit
+    from srbwriter.models.fit import free_memory, memory, size_words
     from srbwriter.models.local import local_models
 
-    memory, free = fit.memory(), fit.free_memory()
+    total, free = memory(), free_memory()
     in_use = launch.model_path(settings).resolve()
     if not in_use.exists():
         say(f"{in_use}: no such file — srbwriter models use NAME, or srbwriter models forget")
@@ -86,7 +86,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
             "size": model.size,
             "context": header.context if header else 0,
             "memory": need.total if header else None,
-            "verdict": need.verdict(memory) if header else "unusable",
+            "verdict": need.verdict(total) if header else "unusable",
             "in_use": model.path.resolve() == in_use,
             "problem": model.problem,
         })  # fmt: skip
@@ -95,14 +95,13 @@ def _list(settings: Settings, *, as_json: bool) -> None:
         return
     table = [("", "name", "size", "context", "memory", "here", "from")]
     for row in rows:
-        size, needed = (fit.size_words(row[name]) if row[name] else "" for name in ("size", "memory"))
+        size, needed = (size_words(row[name]) if row[name] else "" for name in ("size", "memory"))
         context, mark = str(row["context"] or ""), "*" * row["in_use"]
         table.append((mark, row["name"], size, context, needed, row["verdict"], row["place"]))
         if row["problem"]:
             say(f"{row['path']}: {row['problem']}")
     print(columns(table, right=(2, 3, 4)))
-    has, left = fit.size_words(memory), fit.size_words(free)
-    say(f"this machine has {has} of memory, {left} free; in use (*) is {in_use}")
+    say(f"this machine has {size_words(total)} of memory, {size_words(free)} free; in use (*) is {in_use}")
 
 
 def _remember(file: Path | None, settings: Settings) -> None:
