@@ -72,6 +72,8 @@ class Keyboard:
 
     async def _run(self) -> None:
         while self._open and self._waiting:
+            if self._app.focused is None:  # a screen has just been opened, perhaps by the story itself
+                await self._settled(self._app.screen)
             event = self._next()
             target: DOMNode = self._app.focused or self._app.screen
             try:
