@@ -17,7 +17,7 @@ from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
 from srbwriter.story import DamagedStory, Story, StoryError, library
-from srbwriter.story.disk import SUFFIX, move
+from srbwriter.story.journal import SUFFIX, move
 from srbwriter.story.library import backups
 from srbwriter.story.model import counted
 

@@ -25,8 +25,8 @@ from srbwriter import formats, paths
 from srbwriter.formats import folder as folders
 from srbwriter.formats.opening import FormatError
 from srbwriter.story import library
-from srbwriter.story.disk import Taken, in_brief, place, remove, saving, write_story
 from srbwriter.story.draft import StoryDraft, rows_of
+from srbwriter.story.journal import in_brief, place, remove, saving, write_story
 from srbwriter.story.model import DamagedStory, StoryError
 from srbwriter.story.story import Story
 
@@ -153,7 +153,7 @@ class Import:
                     try:
                         place(self.part, target)
                         return Landed(target, title, tuple(draft.notices))
-                    except Taken:  # another process was faster; try the next name
+                    except FileExistsError:  # another process was faster; try the next name
                         if self.target is not None:
                             raise
         finally:

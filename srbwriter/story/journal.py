@@ -1,132 +1,414 @@
-"""Opening a story's file, and the journal of an open story: a thread that writes behind it.
+"""The file of a story, and the journal that writes behind it.
 
-A batch of rows is written behind what the story's file holds within 0.4 s, at the cost of one sync, so the
-file is always whole. What it held before stays in it until it is written anew, when typing rests. The same
-batches are kept on the writer's own disk until the story is closed: from there come the words that the
-story's disk did not take, and those of a program that was killed before another one replaced the file. Where
-that happens while the story is open, it continues in a second file.
+The file holds rows as lines of JSON, in batches. A line is a checksum and JSON: a row is [table, key, value],
+where null is a row that is gone, and ["end", token, summary] ends a batch. A later row takes the place of an
+earlier one, and what is behind the last end was never written whole. The random tokens of its batches tell
+whose file it is: another program may have put one in its place. Of a damaged file every readable row is kept.
+
+A batch is written behind what the file holds within 0.4 s, at the cost of one sync, so the file is always
+whole. What it held before stays in it until it is written anew, when typing rests. The same batches are kept
+on the writer's own disk until the story is closed: from there come the words that the story's disk did not
+take, and those of a program that was killed before another one replaced the file. Where that happens while
+the story is open, it continues in a second file.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import logging
+import os
+import re
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from glob import escape
+from hashlib import sha256
 from math import inf
 from pathlib import Path
 from secrets import token_hex
+from sys import intern
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
 
 from srbwriter import paths
-from srbwriter.story import disk, library
-from srbwriter.story.disk import FileLock, RowFile, saving, write_story
-from srbwriter.story.model import JsonObject, NotAStory, NotSaved, ReadOnly, StoryError
-from srbwriter.story.tree import Rows
+from srbwriter.story.model import (
+    ROOT,
+    Damage,
+    JsonObject,
+    NotAStory,
+    NotSaved,
+    Progress,
+    ReadOnly,
+    StoryError,
+    TooNew,
+    as_object,
+    counted,
+)
+from srbwriter.story.node import Node
+from srbwriter.story.tree import Action, Rows
+from srbwriter.story.upgrade import OLD, read_old
+from srbwriter.story.words import words_of
 
 log = logging.getLogger(__name__)
+
+SUFFIX = ".srbw"
+VERSION = 8
+
+LONGEST_NAME = 150
+"""Bytes of a file name. File systems allow 255; a number, a suffix and names beside it need room."""
 
 DELAY_SECONDS = 0.4
 """Longest time from a change to the beginning of its write."""
 
 REST_SECONDS = 1.0
-"""From the last change until the file is written anew, if it has become long."""
+"""From the last write until the file is written anew, if it has become long."""
 
 SPARE = 2**20
 """Bytes of rows that are not valid any more, which a file may hold in any case."""
 
-# -- open --------------------------------------------------------------------------------------------
+_TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
+
+# -- errors of the disk ------------------------------------------------------------------------------
+
+_CLOSED = "access is not permitted — change the permissions, or choose another place"
+_FULL = "the disk is full — free some space, and try again"
+_CURES = {
+    errno.ENOENT: "there is no such file — check the name, and that its disk is there",
+    errno.EISDIR: "is a folder — name a file in it",
+    errno.EACCES: _CLOSED,
+    errno.EPERM: _CLOSED,
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EEXIST: "a file of that name is already there — choose another name, or open it",
+}
 
 
-def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = None) -> RowFile:
-    """Read the story at ``path``, for writing if that is possible and ``readonly`` is false.
+def in_brief(error: OSError) -> str:
+    """Return the message for a system error, with a cure."""
+    return _CURES.get(error.errno or 0) or f"{error.strerror or error} — choose another place"
 
-    ``lock`` is its lock if the caller has it. Raises NotAStory, TooNew or DamagedStory.
-    """
-    path = paths.expanded(path).resolve()
-    torn, name = disk.lock_of(path).exists(), path.name
-    why = ReadOnly("asked", f"{name} was opened for reading only") if readonly else None
+
+@contextmanager
+def saving(path: Path) -> Generator[None]:
+    """Turn the system's errors about ``path`` into NotSaved."""
     try:
-        if why is None and lock is None:
-            path.open("r+b").close()
-            lock = FileLock(path)
+        yield
     except BlockingIOError as error:
-        why = ReadOnly("in use", f"{name} {error.strerror}; this view is for reading only")
+        raise NotSaved(path, f"the story {error.strerror} — close it there, and try again") from error
     except OSError as error:
-        why = ReadOnly("closed", f"{name} may not be written to ({error.strerror})")
+        raise NotSaved(path, in_brief(error)) from error
+
+
+# -- names and the lock ------------------------------------------------------------------------------
+
+
+def file_name(title: str) -> str:
+    """Return a readable file name, without suffix, for a story called ``title``."""
+    words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
+    return paths.shortened(words, LONGEST_NAME) or "story"
+
+
+def numbered(folder: Path, stem: str) -> Path:
+    """Return an unused path in ``folder`` for a story; with a number if there is one of that name."""
+    path, number = folder / f"{stem}{SUFFIX}", 2
+    while path.exists():
+        path, number = folder / f"{stem}-{number}{SUFFIX}", number + 1
+    return path
+
+
+def free_path(folder: Path, title: str) -> Path:
+    """Return an unused path in ``folder`` for a new story called ``title``."""
+    return numbered(folder, file_name(title))
+
+
+def state_of(file: Path | int) -> tuple[int, ...] | None:
+    """Return device, inode, size and time of change of a file; None if it does not exist."""
     try:
-        file = disk.read(path, torn=torn)
-        if file.damage is not None:
-            words = f"{name} is damaged and was opened for reading only: {file.damage}"
-            why = ReadOnly("damaged", words)
-        elif lock is not None:
-            try:
-                with saving(path):
-                    file = _bring_up_to_date(file)
-            except NotSaved as error:  # the disk takes nothing now
-                words = f"{error.problem}; its last words are kept until there is room"
-                why = ReadOnly("closed", f"{name} was opened for reading only: {words}")
-        for key in [key for key, row in file.rows.items() if row is None]:
-            del file.rows[key]
-        file.read_only = why
-        if why is None:
-            file.lock, lock = lock, None
-        return file
-    except OSError as error:
-        raise NotAStory(path, disk.in_brief(error)) from error
-    finally:
-        if lock is not None:
-            lock.close()
+        stat = os.stat(file)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def create_story(path: Path, rows: Rows) -> RowFile:
-    """Create a story file with ``rows``. Raises NotAStory if it exists, or OSError."""
-    path = paths.expanded(path)
-    if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
-        paths.make_folder(path.parent)
-    file = write_story(path.resolve(), rows)
-    file.lock = FileLock(file.path)
-    disk.changes_of(file.path).unlink(missing_ok=True)  # of a file that was here before
-    return file
+def lock_of(path: Path) -> Path:
+    """Return the path of the lock file beside a story."""
+    return path.with_name(f".{path.name}.lock")
 
 
-def _bring_up_to_date(file: RowFile) -> RowFile:
-    """Upgrade a file of an older version, and take up the changes that another program has left.
+def changes_of(path: Path) -> Path:
+    """Return where a program that has the story at ``path`` open keeps what it has changed since."""
+    name = sha256(os.fsencode(path.resolve())).hexdigest()[:32]
+    return paths.state_dir() / "changes" / f"{name}.srbw"
 
-    That program was killed, or its disk took no words. The file holds its changes, unless their last token is
-    missing in it. A file that ends with the last token that it held, or a later one, gets them; any other was
-    put in its place, perhaps an older copy, and they go into a second one.
+
+def remove(path: Path) -> None:
+    """Remove a story file and what belongs to it, also what a killed program was writing."""
+    parts = path.parent.glob(f".{escape(path.name)}.*.part")
+    for file in (path, changes_of(path), Path(f"{path}-journal"), Path(f"{path}-wal"), *parts):
+        file.unlink(missing_ok=True)
+
+
+def place(path: Path, target: Path) -> None:
+    """Rename a file without overwriting another. Raises OSError; FileExistsError if there is one."""
+    try:
+        os.link(path, target)  # unlike a rename, a link never overwrites
+    except OSError:  # there is one, or the file system has no links
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        path.rename(target)
+    else:
+        path.unlink()
+
+
+def move(path: Path, target: Path) -> Path:
+    """Move a closed story, and return its new path. Raises NotSaved, also where there is a file already."""
+    with saving(target), closing(FileLock(path.resolve())):
+        place(path, target)
+    return target
+
+
+class FileLock:
+    """The lock that gives a story one writer, until it is closed. Raises OSError; BlockingIOError says why.
+
+    A file beside the story is locked, since the story's own may be replaced. The system releases the lock
+    when the process ends; the file is still there if the process was killed.
     """
-    path, kept = file.path, RowFile(disk.changes_of(file.path))
-    if not file.token:
-        folder = library.own_folder(file.rows.get(("value", "uuid")), path, paths.backup_dir())
-        library.snapshot(path, folder, "before the upgrade from version 7")
-        file = write_story(path, file.rows, instead=file)
-        for suffix in ("-wal", "-shm", "-journal"):
-            Path(f"{path}{suffix}").unlink(missing_ok=True)
-    with suppress(FileNotFoundError, StoryError):
-        kept = disk.read(kept.path, torn=True)
-    if len(kept.tokens) > 1 and kept.token not in file.tokens:
-        rows, order = file.rows | kept.rows, {token: place for place, token in enumerate(kept.tokens)}
-        if order.get(file.token, -1) >= order.get(kept.summary.get("held", ""), 0):
-            file.rows = rows
-            file.append(b"".join(disk.lines(kept.rows, kept.token, disk.summary_of(rows))), kept.token)
+
+    def __init__(self, path: Path) -> None:
+        self.path = lock_of(path)
+        while True:
+            self._file = open(self.path, "ab", opener=paths.open_own)  # noqa: SIM115
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                self._file.close()
+                raise BlockingIOError(error.errno, "is open in another window") from None
+            if state_of(self.path) == state_of(self._file.fileno()):
+                break
+            self._file.close()  # its last holder removed it meanwhile
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.path.unlink()
+        self._file.close()
+
+
+# -- lines -------------------------------------------------------------------------------------------
+
+
+_DECODER = msgspec.json.Decoder()
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=msgspec.to_builtins)
+_TYPES: dict[str, Any] = {"node": Node, "action": Action, "day": Progress, "value": Any}
+
+
+def line(value: Any) -> bytes:
+    """Return ``value`` as a line of a file."""
+    body = _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+    return b"%08x %b\n" % (crc32(body), body)
+
+
+def lines(rows: Rows, token: str, summary: JsonObject) -> Iterator[bytes]:
+    """Yield the lines of a batch."""
+    for (table, key), row in rows.items():
+        yield line([table, key, row])
+    yield line(["end", token, summary])
+
+
+def _value_of(raw: bytes) -> Any:
+    """Return what a line holds; None if it is not as it was written."""
+    body = raw[9:-1]
+    if raw != b"%08x %b\n" % (crc32(body), body):
+        return None
+    try:
+        return _DECODER.decode(body)
+    except msgspec.DecodeError:  # it takes less than the encoder writes: no infinity, no lone surrogate
+        return json.loads(body.decode("utf-8", "surrogatepass"))
+
+
+def summary_of(rows: Rows) -> JsonObject:
+    """Return what a list of stories shows."""
+    here, texts = rows.get(("value", "current"), ROOT), list[str]()
+    while (row := rows.get(("node", here))) is not None:
+        texts.append(row.text)
+        here = row.parent
+    words, nodes = words_of("".join(reversed(texts))), sum(table == "node" for table, _ in rows)
+    return {"title": rows.get(("value", "title"), ""), "words": words, "nodes": nodes}
+
+
+# -- the file ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RowFile:
+    """A story's file: its rows when it was read, and the state in which this program knows it.
+
+    Its first batch ends at byte ``whole``, the last one at ``end`` with ``token``; an older version has none.
+    ``read_only`` says why it has no ``lock``.
+    """
+
+    path: Path
+    rows: Rows = field(default_factory=dict[tuple[str, Any], Any])
+    token: str = ""
+    whole: int = 0
+    end: int = 0
+    seen: tuple[int, ...] | None = None
+    summary: JsonObject = field(default_factory=dict[str, Any])
+    damage: Damage | None = None
+    lock: FileLock | None = None
+    tokens: list[str] = field(default_factory=list[str])
+    read_only: ReadOnly | None = None
+    second_file: Path | None = None
+
+    def is_ours(self) -> bool:
+        """Whether the file is still the one that was read or written last."""
+        now = state_of(self.path)
+        if now != self.seen:
+            with suppress(StoryError, OSError):
+                if last_batch(self.path).token == self.token:
+                    self.seen = now
+        return now == self.seen
+
+    def append(self, batches: bytes, token: str) -> None:
+        """Write batches, of which ``token`` is the last, behind those that the file holds.
+
+        Raises OSError, also for another file than the one that was seen; then the file holds what it did.
+        """
+        with self.path.open("r+b", buffering=0) as file:
+            if state_of(file.fileno()) != self.seen:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            try:
+                file.truncate(self.end)
+                file.seek(self.end)
+                if file.write(batches) < len(batches):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(self.end)
+                raise
+            self.seen = state_of(file.fileno())
+        self.end += len(batches)
+        self.token = token
+
+    def note_damage(self, problem: str) -> None:
+        """Note damage, and let every node that was read hang below the root."""
+        self.rows.setdefault(("node", ROOT), Node(ROOT, None))
+        nodes = {key: row for (table, key), row in self.rows.items() if table == "node"}
+        lost, fine = set[int | None](), {ROOT}
+        for start in nodes:
+            walked, here = dict[int, None](), start
+            while here not in fine and here not in walked and here in nodes:
+                walked[here] = None
+                here = nodes[here].parent
+            if here not in fine:  # its parent is lost, or it is its own ancestor
+                lost |= {here} - nodes.keys()
+                nodes[next(reversed(walked))].parent = ROOT
+            fine |= walked.keys()
+        self.damage = Damage(problem, len(nodes), len(lost))
+
+
+def write_story(path: Path, rows: Rows, token: str = "", *, instead: RowFile | None = None) -> RowFile:
+    """Write a story file, whole or not at all; with ``instead``, in the place of that one.
+
+    Raises OSError; without it FileExistsError, if there is one.
+    """
+    part = path.with_name(f".{paths.shortened(path.name, LONGEST_NAME)}.{os.getpid()}.part")
+    token = token or token_hex(8)
+    try:
+        with open(part, "wb", opener=paths.open_own) as file:
+            file.write(line({"srbwriter": VERSION}))
+            file.writelines(lines(rows, token, summary_of(rows)))
+            file.flush()
+            os.fsync(file.fileno())
+            end = file.tell()
+        if instead is None:
+            place(part, path)
+        elif instead.is_ours():
+            os.chmod(part, path.stat().st_mode & 0o777)
+            os.replace(part, path)  # until the disk knows the new name, the old file has all that is saved
         else:
-            same = kept.rows["value", "uuid"] == file.rows.get(("value", "uuid"))
-            kept.rows = rows if same else kept.rows
-            kept.note_damage("", set())
-            file.second_file = library.place_of_second(path, kept.rows)
-            write_story(file.second_file, kept.rows)
-    kept.path.unlink(missing_ok=True)
-    return file
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    finally:
+        part.unlink(missing_ok=True)
+    return RowFile(path, rows, token, end, end, state_of(path))
 
 
-# -- write -------------------------------------------------------------------------------------------
+def write_second(path: Path, rows: Rows) -> RowFile:
+    """Write the writer's version of a story, whose file another program has replaced, beside it."""
+    rows["value", "title"] = f"{rows.get(('value', 'title')) or path.stem} (your version)"
+    return write_story(free_path(path.parent, f"{path.stem} your version"), rows)
 
 
-@dataclass(frozen=True, slots=True)
-class SaveState:
+def read(path: Path, *, torn: bool | None = None) -> RowFile:
+    """Read a story of any version, also a damaged one. Changes nothing.
+
+    ``torn``: the last batch may be torn, since a program writes there or was killed; None to find out. Rows
+    that are gone are None. Raises NotAStory, TooNew or OSError.
+    """
+    found, batch = RowFile(path), dict[tuple[str, Any], Any]()
+    at = broken = lost = 0
+    known = False
+    with path.open("rb") as file:
+        found.seen = state_of(file.fileno())
+        is_old = file.read(len(OLD)) == OLD
+        file.seek(0)
+        for raw in () if is_old else file:
+            at += len(raw)
+            value = _value_of(raw)
+            known = known or value is not None
+            match value:
+                case ["end", str(token), summary]:
+                    found.rows |= batch
+                    batch, lost = {}, broken
+                    found.token = token
+                    found.tokens.append(token)
+                    found.whole, found.end, found.summary = found.whole or at, at, as_object(summary)
+                case [str(table), int() | str() as key, row]:
+                    batch[intern(table), key] = row if row is None else msgspec.convert(row, _TYPES[table])
+                case {"srbwriter": int(version)}:
+                    if version > VERSION:
+                        why = f"is of story version {version}, {VERSION} is the newest known here"
+                        raise TooNew(path, f"{why} — install a newer srbwriter")
+                case _:
+                    broken += 1
+    if is_old:
+        found.rows = read_old(path)
+        found.summary = summary_of(found.rows)
+    elif not known and not (path.suffix == SUFFIX and at and at % 4096 == 0):  # an older version has pages
+        cure = "delete it to begin a story there" if not at else "`srbwriter import` reads other files"
+        raise NotAStory(path, f"is {'empty' if not at else 'not a story'} — {cure}")
+    problem = f"{counted(lost, 'line')} of it cannot be read" if lost else ""
+    if at > found.end and not (found.end and (lock_of(path).exists() if torn is None else torn)):
+        found.rows |= batch
+        problem = "its end is lost"
+    if not found.rows:
+        problem = "nothing of it can be read"
+    if problem:
+        found.note_damage(problem)
+    return found
+
+
+def last_batch(path: Path) -> RowFile:
+    """Return token and summary of the last batch, without reading the file if it ends well."""
+    with path.open("rb") as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
+        tail = file.read()
+    match _value_of(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
+        case ["end", str(token), summary]:
+            return RowFile(path, token=token, summary=as_object(summary))
+        case _:
+            return read(path)
+
+
+# -- the journal -------------------------------------------------------------------------------------
+
+
+class SaveState(NamedTuple):
     """Whether all changes are on the disk; otherwise the age of the oldest one, and the problem.
 
     ``rescue`` is the file with the words that the story's disk does not take.
@@ -160,28 +442,25 @@ class Journal:
     ) -> None:  # fmt: skip
         self.file = file
         self._whole, self._summary, self._moved = whole, summary, moved
-        self._uuid, file.rows = file.rows.get(("value", "uuid")), {}
+        file.rows = {}
         self._pending, self._token = b"", ""  # batches that the file has not taken, and their last token
-        self._changes: RowFile | None = None  # their copy on the writer's own disk
         self._wake = threading.Condition()
         self._waiting: Rows = {}
         self._since: float | None = None  # the time of the oldest change that is not on the disk
-        self._last = 0.0  # the time of the last change
-        self._urgent = self._closing = False
+        self._due, self._closing = inf, False  # when the next write begins, and whether it is the last
         self._trouble: NotSaved | None = None
-        self._failed, self._failed_at = 0, 0.0  # attempts since the last success, and the last of them
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="srbwriter-journal", daemon=True)
 
     # for the story, on any thread
 
     def put(self, rows: Rows) -> None:
         """Write ``rows`` behind what was put before."""
         with self._wake:
-            self._last = time.monotonic()
-            self._since = self._since or self._last
+            now = time.monotonic()
+            self._since = self._since or now
+            self._due = min(self._due, now + DELAY_SECONDS)
             self._waiting |= rows
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="srbwriter-journal", daemon=True)
+            if self._thread.ident is None:
                 self._thread.start()
             self._wake.notify_all()
 
@@ -189,134 +468,115 @@ class Journal:
     def state(self) -> SaveState:
         with self._wake:
             age = time.monotonic() - self._since if self._since is not None else 0.0
-            rescue = changes.path if (changes := self._changes) and self._trouble else None
+            kept = changes_of(self.file.path) if self._trouble else None
+            rescue = kept if kept and kept.exists() else None
             return SaveState(self._since is None, age, self._trouble, rescue)
 
     def flush(self) -> None:
         """Wait until everything that was put is on the disk. Raises NotSaved if an attempt fails."""
         with self._wake:
-            asked, failed = time.monotonic(), self._failed
+            asked, known = time.monotonic(), (None, self._trouble)
             if self._since is None:
                 return
-            self._urgent, self._failed_at = True, 0.0
+            self._due = 0.0
             self._wake.notify_all()
-            self._wake.wait_for(lambda: (self._since or inf) > asked or self._failed > failed, timeout=60)
+            self._wake.wait_for(lambda: (self._since or inf) > asked or self._trouble not in known, 60)
             if (self._since or inf) <= asked:
                 raise self._trouble or NotSaved(self.file.path, "the disk does not answer")
 
     def close(self) -> None:
         """Write everything and release the lock. Raises NotSaved; then the words are kept elsewhere."""
-        try:
-            if self._thread is not None and not self._closing:
-                self.put({})  # the file is looked at once more
-                self.flush()
-        finally:
-            with self._wake:
-                self._closing = True
-                self._wake.notify_all()
-            if self._thread is not None:
-                self._thread.join()
-            if not self._pending:
-                self._drop_changes()
-            if self.file.lock is not None:
-                self.file.lock.close()
-                self.file.lock = None
+        with self._wake:
+            self._due, self._closing = 0.0, True
+            self._wake.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self.file.lock is not None:
+            if self._trouble is None:
+                changes_of(self.file.path).unlink(missing_ok=True)
+            self.file.lock.close()
+            self.file.lock = None
+        if self._trouble is not None:
+            raise self._trouble
 
     # the thread
 
-    def _due(self) -> float:
-        """Return when the next write begins."""
-        if self._since is not None:
-            # New words are kept elsewhere without delay, also where attempts are far apart.
-            pause = DELAY_SECONDS if self._waiting else min(2.0 ** (self._failed - 2), 4.0)
-            return max(self._since if self._urgent else self._since + DELAY_SECONDS, self._failed_at + pause)
-        is_long = self.file.end > 2 * self.file.whole + SPARE
-        return self._last + REST_SECONDS if is_long else inf
-
     def _run(self) -> None:
-        while True:
+        last = False
+        while not last:
             with self._wake:
-                while not self._closing and (seconds := self._due() - time.monotonic()) > 0:
+                while (seconds := self._due - time.monotonic()) > 0:
                     self._wake.wait(min(seconds, threading.TIMEOUT_MAX))
-                if self._closing:
-                    return
-                rows, self._waiting, self._urgent = self._waiting, {}, False
-                resting, began = self._since is None, time.monotonic()
+                rows, self._waiting, self._due = self._waiting, {}, inf
+                last, resting, began = self._closing, self._since is None, time.monotonic()
+            trouble = None
             try:
-                if resting:
-                    self._write_anew()
-                else:
+                if resting and not last:
+                    with suppress(OSError):  # otherwise it stays long
+                        self._write_whole()
+                    self.file.whole = self.file.end
+                else:  # the last time only to look whose the file is, perhaps
                     self._write(rows)
             except Exception as error:  # of whatever kind, the rows are kept
-                known = isinstance(error, NotSaved)
-                trouble = error if known else NotSaved(self.file.path, repr(error))
+                trouble = error if isinstance(error, NotSaved) else NotSaved(self.file.path, repr(error))
                 log.warning("not saved: %s", trouble)
-                with self._wake:
+            with self._wake:
+                now, self._trouble = time.monotonic(), trouble
+                if trouble is not None:
                     self._waiting = rows | self._waiting
-                    self._trouble, self._failed = trouble, self._failed + 1
-                    self._failed_at = time.monotonic()
-                    self._wake.notify_all()
-            else:
-                with self._wake:
+                    self._since = self._since or began
+                    # New words are kept elsewhere without delay, also where attempts are far apart.
+                    self._due = min(self._due, now + min(now - self._since, 4.0))
+                else:
                     self._since = began if self._waiting else None
-                    self._trouble, self._failed, self._failed_at = None, 0, 0.0
-                    self._wake.notify_all()
+                    if self.file.end > 2 * self.file.whole + SPARE:
+                        self._due = min(self._due, now + REST_SECONDS)
+                self._wake.notify_all()
 
     def _write(self, rows: Rows) -> None:
         """Write what is pending and ``rows``, which is empty then, behind what the file holds."""
         if rows:
             self._token = token_hex(8)
-            batch = b"".join(disk.lines(rows, self._token, self._summary() | {"held": self.file.token}))
+            batch = b"".join(lines(rows, self._token, self._summary() | {"held": self.file.token}))
             self._keep(batch)
             self._pending += batch
             rows.clear()
         with saving(self.file.path):
             if not self.file.is_ours():
-                self._go_on()
+                self._write_whole()
             elif self._pending:
                 self.file.append(self._pending, self._token)
-                self._keep(b"".join(disk.lines({}, self._token, {"held": self._token})))
+                self._keep(b"".join(lines({}, self._token, {"held": self._token})))
         self._pending = b""
 
     def _keep(self, batch: bytes) -> None:
-        """Keep a batch on the writer's own disk too, behind the token that the file had before the first."""
+        """Keep a batch on the writer's own disk too, behind those that the file has not taken."""
+        path = changes_of(self.file.path)
         try:
-            if self._changes is None:
-                path, head = disk.changes_of(self.file.path), {("value", "uuid"): self._uuid}
-                paths.make_folder(path.parent)
-                self._changes = write_story(path, head, self.file.token, sync=False)
-                batch = self._pending + batch
-            self._changes.append(batch, self._token, sync=self._trouble is not None)
-        except (OSError, StoryError) as error:
+            paths.make_folder(path.parent)
+            with open(path, "ab", opener=paths.open_own) as kept:
+                kept.write(batch if kept.tell() else self._pending + batch)
+                kept.flush()
+                if self._trouble is not None:
+                    os.fsync(kept.fileno())
+        except OSError as error:
             log.warning("changes are not kept beside the story's file: %s", error)
-            self._drop_changes()
+            path.unlink(missing_ok=True)
 
-    def _drop_changes(self) -> None:
-        if self._changes is not None:
-            self._changes.path.unlink(missing_ok=True)
-            self._changes = None
-
-    def _write_anew(self) -> None:
-        """Write the file without rows that are not valid any more."""
-        try:
-            self._use(write_story(self.file.path, self._whole(), self.file.token, instead=self.file))
-        except OSError:  # then it stays long
-            self.file.whole = self.file.end
-
-    def _use(self, file: RowFile) -> None:
-        """Continue in ``file``, which holds everything."""
-        self._drop_changes()
-        file.rows, file.lock, self.file = {}, file.lock or self.file.lock, file
-
-    def _go_on(self) -> None:
-        """Write the story as it is in memory to a second file, or in the place of a deleted one."""
-        first, lock, rows = self.file.path, self.file.lock, self._whole()
-        if not first.exists():
-            self._use(write_story(first, rows))
-            return
-        file = write_story(library.place_of_second(first, rows), rows)
-        file.lock = FileLock(file.path)
-        self._use(file)
-        if lock is not None:
-            lock.close()
-        self._moved(file.path)
+    def _write_whole(self) -> None:
+        """Write the story as it is in memory: anew, in the place of a deleted file, or to a second one."""
+        first, rows = self.file, self._whole()
+        if not first.path.exists():
+            file = write_story(first.path, rows)
+        elif first.is_ours():
+            file = write_story(first.path, rows, first.token, instead=first)
+        else:
+            file = write_second(first.path, rows)
+            file.lock = FileLock(file.path)
+        for path in (first.path, file.path):
+            changes_of(path).unlink(missing_ok=True)
+        self.file, file.rows, file.lock = file, {}, file.lock or first.lock
+        if file.path != first.path:
+            if first.lock is not None:
+                first.lock.close()
+            self._moved(file.path)

@@ -1,4 +1,4 @@
-"""The library: a folder of stories, those opened recently, and copies of stories.
+"""The library: opening stories, a folder of them, those opened recently, and copies.
 
 A copy is a whole story file: one a day, rolling, and snapshots with a name. It appears complete or not at
 all, and never overwrites a file. Its name holds the time at which it was made, because the times of a file
@@ -8,19 +8,21 @@ change when it is moved. Callers decide when to make a copy.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 from srbwriter import paths
-from srbwriter.story import disk
-from srbwriter.story.disk import LONGEST_NAME, SUFFIX, saving
-from srbwriter.story.model import DamagedStory, NotAStory, StoryError, TooNew
+from srbwriter.story import journal
+from srbwriter.story.journal import SUFFIX, FileLock, RowFile, changes_of, numbered, saving, write_story
+from srbwriter.story.journal import file_name as file_name
+from srbwriter.story.journal import free_path as free_path
+from srbwriter.story.model import DamagedStory, FileError, NotAStory, NotSaved, ReadOnly, StoryError
 from srbwriter.story.tree import Rows
 
 MOST_RECENT = 30
@@ -28,13 +30,97 @@ KEEP_DAYS = 14
 DELETED = "deleted"
 """The name of the copy that a deleted story becomes. Named copies are never removed."""
 
-_OWNER = ".story"
 _NAME = re.compile(r"(?:day|named) (\d{4}-\d\d-\d\d)(?: (\d\d\.\d\d\.\d\d) (.+))?")
+
+# -- open --------------------------------------------------------------------------------------------
+
+
+def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = None) -> RowFile:
+    """Read the story at ``path``, for writing if that is possible and ``readonly`` is false.
+
+    ``lock`` is its lock if the caller has it. Raises NotAStory or TooNew.
+    """
+    path = paths.expanded(path).resolve()
+    torn, said = journal.lock_of(path).exists(), f"{path.name} was opened for reading only"
+    why = ReadOnly("asked", said) if readonly else None
+    try:
+        try:
+            if why is None and lock is None:
+                path.open("r+b").close()
+                lock = FileLock(path)
+        except BlockingIOError as error:
+            why = ReadOnly("in use", f"{said}: it {error.strerror}")
+        except OSError as error:
+            why = ReadOnly("closed", f"{said}: {error.strerror}")
+        file = journal.read(path, torn=torn)
+        if file.damage is not None:
+            why = ReadOnly("damaged", f"{said}, for it is damaged: {file.damage}")
+        elif lock is not None:
+            try:
+                with saving(path):
+                    file = _bring_up_to_date(file)
+            except NotSaved as error:  # the disk takes nothing now
+                words = f"{said}: {error.problem}; its last words are kept until there is room"
+                why = ReadOnly("closed", words)
+        file.rows = {key: row for key, row in file.rows.items() if row is not None}
+        file.read_only = why
+        if why is None:
+            file.lock, lock = lock, None
+        return file
+    except OSError as error:
+        raise NotAStory(path, journal.in_brief(error)) from error
+    finally:
+        if lock is not None:
+            lock.close()
+
+
+def create_story(path: Path, rows: Rows) -> RowFile:
+    """Create a story file with ``rows``. Raises OSError; FileExistsError if there is one."""
+    path = paths.expanded(path)
+    if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
+        paths.make_folder(path.parent)
+    file = write_story(path.resolve(), rows)
+    file.lock = FileLock(file.path)
+    changes_of(file.path).unlink(missing_ok=True)  # of a file that was here before
+    return file
+
+
+def _bring_up_to_date(file: RowFile) -> RowFile:
+    """Upgrade a file of an older version, and take up the changes that another program has left.
+
+    That program was killed, or its disk took no words. The file holds its changes, unless their last token is
+    missing in it. A file that ends with the last token that it held, or a later one, gets them; any other was
+    put in its place, perhaps an older copy, and they go into a second one.
+    """
+    path, kept = file.path, RowFile(changes_of(file.path))
+    if not file.token:
+        folder = own_folder(file.rows.get(("value", "uuid")), path, paths.backup_dir())
+        snapshot(path, folder, "before the upgrade from version 7")
+        file = write_story(path, file.rows, instead=file)
+        for suffix in ("-wal", "-shm", "-journal"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+    with suppress(FileNotFoundError, StoryError):
+        kept = journal.read(kept.path, torn=True)
+    if kept.tokens and kept.token not in file.tokens:
+        rows, held = file.rows | kept.rows, kept.summary.get("held", "")
+        order = {held: -1} | {token: place for place, token in enumerate(kept.tokens)}
+        if order.get(file.token, -2) >= order[held]:
+            file.rows, summary = rows, journal.summary_of(rows)
+            file.append(b"".join(journal.lines(kept.rows, kept.token, summary)), kept.token)
+        else:
+            kept.rows = rows
+            kept.note_damage("")
+            file.second_file = journal.write_second(path, rows).path
+    kept.path.unlink(missing_ok=True)
+    return file
+
+
+# -- lists -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StoryInfo:
-    """A story as shown in a list; ``words`` counts the current path."""
+    """A story as shown in a list; ``words`` counts the current path. ``problem`` says why it has none."""
 
     path: Path
     title: str
@@ -46,63 +132,24 @@ class StoryInfo:
 
 
 def info(path: Path) -> StoryInfo:
-    """Read what a list shows of a story file. Raises NotAStory or OSError; ``problem`` is damage."""
-    stat = path.stat()
-    shown, problem = {}, "is damaged"
+    """Read what a list shows of a file."""
+    last, problem = RowFile(path), ""
     try:
-        last = disk.last_batch(path)
-        shown, problem = last.summary, problem if last.damage is not None else ""
+        last = journal.last_batch(path)
+        problem = "is damaged" if last.damage is not None else ""
     except OSError as error:
-        problem = f"cannot be read: {disk.in_brief(error)}"
-    except TooNew as error:
+        problem = f"cannot be read: {journal.in_brief(error)}"
+    except FileError as error:
         problem = error.problem
-    except DamagedStory:
-        pass
-    title, words, nodes = shown.get("title") or path.stem, shown.get("words", 0), shown.get("nodes", 0)
-    return StoryInfo(path, title, words, nodes, stat.st_mtime, stat.st_size, problem)
-
-
-def title_of(path: Path) -> str:
-    """Return the title of a story; the name of its file if it cannot be read."""
-    try:
-        return info(path).title
-    except (NotAStory, OSError):
-        return path.stem
+    _, _, size, changed = journal.state_of(path) or (0, 0, 0, 0)
+    title, words, nodes = (last.summary.get(key) for key in ("title", "words", "nodes"))
+    return StoryInfo(path, title or path.stem, words or 0, nodes or 0, changed / 1e9, size, problem)
 
 
 def stories(folder: Path) -> list[StoryInfo]:
     """Return the stories in ``folder``, and those opened recently elsewhere, last changed first."""
-    found: dict[Path, StoryInfo] = {}
-    for path in (*folder.glob(f"*{SUFFIX}"), *recent_stories()):
-        if path.resolve() not in found:
-            with suppress(NotAStory, OSError):
-                found[path.resolve()] = info(path)
-    return sorted(found.values(), key=lambda story: (-story.modified, story.title))
-
-
-def file_name(title: str) -> str:
-    """Return a readable file name, without suffix, for a story called ``title``."""
-    words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
-    return paths.shortened(words, LONGEST_NAME) or "story"
-
-
-def numbered(folder: Path, stem: str) -> Path:
-    """Return an unused path in ``folder`` for a story; with a number if there is one of that name."""
-    path, number = folder / f"{stem}{SUFFIX}", 2
-    while path.exists():
-        path, number = folder / f"{stem}-{number}{SUFFIX}", number + 1
-    return path
-
-
-def free_path(folder: Path, title: str) -> Path:
-    """Return an unused path in ``folder`` for a new story called ``title``."""
-    return numbered(folder, file_name(title))
-
-
-def place_of_second(path: Path, rows: Rows) -> Path:
-    """Return an unused path beside ``path`` for the writer's version of it, and name it so in ``rows``."""
-    rows["value", "title"] = f"{rows.get(('value', 'title')) or path.stem} (your version)"
-    return free_path(path.parent, f"{path.stem} your version")
+    found = {path.resolve(): path for path in (*recent_stories(), *folder.glob(f"*{SUFFIX}"))}
+    return sorted(map(info, found.values()), key=lambda story: (-story.modified, story.title))
 
 
 def recent_stories() -> list[Path]:
@@ -125,8 +172,7 @@ def remember(path: Path) -> None:
 # -- copies ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(NamedTuple):
     """A copy; ``name`` is empty for a daily one. ``at`` is in Unix seconds; midnight for a daily one."""
 
     path: Path
@@ -136,40 +182,36 @@ class Backup:
 
     @property
     def title(self) -> str:
-        return title_of(self.path)
+        return info(self.path).title
 
 
-def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
-    """Make today's copy unless it exists, and return it; remove the oldest daily ones beyond ``keep``.
+def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> None:
+    """Make today's copy unless it exists; remove the oldest daily ones beyond ``keep``.
 
     Raises NotSaved or DamagedStory.
     """
     target = folder / f"{time.strftime('day %Y-%m-%d', time.localtime(now))}{SUFFIX}"
-    made = None if target.exists() else copy_story(source, target)
-    _claim(folder, source)
-    others = [copy.path for copy in backups(folder) if not copy.name and copy.path != target]
-    for old in others[keep - 1 :]:
-        old.unlink(missing_ok=True)
-    return made
+    if not target.exists():
+        copy_story(source, target)
+    for old in [copy for copy in backups(folder) if not copy.name][keep:]:
+        old.path.unlink(missing_ok=True)
 
 
-def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
+def snapshot(source: Path, folder: Path, name: str, now: float | None = None, **values: str) -> Path:
     """Make a named copy, which stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
-    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], LONGEST_NAME) or "snapshot"
-    stem = time.strftime("named %Y-%m-%d %H.%M.%S ", time.localtime(now)) + slug
-    target = copy_story(source, numbered(folder, stem))
-    _claim(folder, source)
-    return target
+    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], journal.LONGEST_NAME)
+    stem = time.strftime("named %Y-%m-%d %H.%M.%S ", time.localtime(now)) + (slug or "snapshot")
+    return copy_story(source, numbered(folder, stem), **values)
 
 
 def discard(source: Path, folder: Path) -> Path:
-    """Move a closed story into ``folder``, as a copy called DELETED.
+    """Move a closed story into ``folder``, as a copy called DELETED, which holds its place.
 
     Raises NotSaved if it is open or there is no room, or DamagedStory; then the file stays.
     """
-    with saving(source), closing(disk.FileLock(source.resolve())):
-        copy = snapshot(source, folder, DELETED)
-        disk.remove(source)
+    with saving(source), closing(FileLock(source.resolve())):
+        copy = snapshot(source, folder, DELETED, place=str(source))
+        journal.remove(source)
     return copy
 
 
@@ -179,13 +221,13 @@ def restore(copy: Backup, folder: Path) -> Path:
     A deleted story comes back to its place, and leaves the copies. Any other copy becomes a story in
     ``folder`` whose title says when it was made, so that two stories never have one title. Raises StoryError.
     """
-    original = _owner(copy.path.parent) if copy.name == DELETED else None
-    if original is not None and not original.exists():
-        copy_story(copy.path, original)
+    original = open_story(copy.path, readonly=True).rows.get(("value", "place"))
+    if copy.name == DELETED and original and not Path(original).exists():
+        copy_story(copy.path, Path(original))
         copy.path.unlink()
-        return original
+        return Path(original)
     title = f"{copy.title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
-    return copy_story(copy.path, free_path(folder, title), title)
+    return copy_story(copy.path, free_path(folder, title), title=title, uuid=str(uuid4()))
 
 
 def backups(folder: Path) -> list[Backup]:
@@ -202,7 +244,7 @@ def newest_good(folder: Path) -> Backup | None:
     """Return the newest copy in ``folder`` that can be read whole."""
     for copy in backups(folder):
         with suppress(StoryError, OSError):
-            if disk.read(copy.path).damage is None:
+            if journal.read(copy.path).damage is None:
                 return copy
     return None
 
@@ -210,46 +252,27 @@ def newest_good(folder: Path) -> Backup | None:
 def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     """Return the subfolder of ``folder`` with the copies of the story in ``file``, also after the file moved.
 
-    ``uuid`` is the story's own; severe damage loses it. A file and a duplicate of it share the uuid, so each
-    subfolder names its file.
+    ``uuid`` is the story's own. Severe damage loses it; then copies with the title are looked for.
     """
-    begin = str(uuid or "")
-    owners = {below: _owner(below) for below in sorted(folder.glob(f"{begin}*"))}
-    ours = [below for below, owner in owners.items() if owner and disk.state_of(owner) == disk.state_of(file)]
-    left = [below for below, owner in owners.items() if begin and not (owner and owner.exists())]
-    name = begin or file.stem
-    return [*ours, *left, folder / (f"{name} {len(owners) + 1}" if begin and owners else name)][0]
+    if uuid:
+        return folder / str(uuid)
+    title, copies = info(file).title, (copy for own in folder.glob("*/") for copy in backups(own)[:1])
+    return next((copy.path.parent for copy in copies if copy.title == title), folder / file.stem)
 
 
-def _claim(folder: Path, file: Path) -> None:
-    """Record in ``folder`` that its copies are of the story in ``file``."""
-    if _owner(folder) != file:
-        with suppress(OSError):  # any story may then claim the folder
-            paths.write_atomic(folder / _OWNER, os.fsencode(file))
-
-
-def _owner(folder: Path) -> Path | None:
-    """Return the story file that ``folder`` belongs to; None if it is not recorded."""
-    try:
-        return Path(os.fsdecode((folder / _OWNER).read_bytes()))
-    except OSError:
-        return None
-
-
-def copy_story(source: Path, target: Path, title: str = "") -> Path:
+def copy_story(source: Path, target: Path, **values: str) -> Path:
     """Copy a story whole to the new file ``target``, also while it is being written to.
 
-    With a ``title`` it becomes a story of its own. A file of an older version stays what it is without one.
-    Raises NotAStory if ``target`` exists, NotSaved or DamagedStory.
+    The copy has ``values`` in the place of its own. Without any, a file of an older version stays what it is.
+    Raises NotSaved, also if ``target`` exists, or DamagedStory.
     """
     with saving(target):
-        file = disk.read(source)
+        file = journal.read(source)
         if file.damage is not None:
             raise DamagedStory(source, file.damage.problem)
         paths.make_folder(target.parent)
-        if file.token or title:
-            new = {("value", "title"): title, ("value", "uuid"): str(uuid4())} if title else {}
-            disk.write_story(target, file.rows | new)
+        if file.token or values:
+            write_story(target, file.rows | {("value", key): value for key, value in values.items()})
         else:
             for suffix in ("", "-wal", "-journal"):
                 with suppress(FileNotFoundError):

@@ -169,19 +169,14 @@ class ReadOnly(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What is left of a damaged file, in nodes. Those whose parent was lost are below the root.
-
-    ``doubtful`` nodes were read, but may not be as they were written last.
-    """
+    """What is left of a damaged file, in nodes. Those whose parent was lost are below the root."""
 
     problem: str
     read: int
     lost: int = 0
-    doubtful: tuple[NodeId, ...] = ()
 
     def __str__(self) -> str:
-        found = f"{self.problem}; {counted(self.read, 'node')} read, {self.lost} lost"
-        return f"{found}; read over: nodes {', '.join(map(str, self.doubtful))}" if self.doubtful else found
+        return f"{self.problem}; {counted(self.read, 'node')} read, {self.lost} lost"
 
 
 def counted(number: int, noun: str) -> str:

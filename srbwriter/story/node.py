@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
 from srbwriter.story.model import (
     Author,
@@ -73,12 +72,3 @@ class Node(Struct, array_like=True, dict=True):
     def count(self) -> Count:
         """The words of the text and the state at its edges, as :meth:`~.words.Count.total` adds them up."""
         return count(self.text)
-
-
-def fits(row: Any) -> bool:
-    """Whether a row whose checksum is wrong is a node's all the same: the values are of the right types."""
-    try:
-        convert(row, Node)
-    except ValidationError:
-        return False
-    return True

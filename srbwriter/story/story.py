@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter.story import library, outline
-from srbwriter.story.disk import FileLock, RowFile, saving, state_of
 from srbwriter.story.draft import StoryDraft, default_language, language_tag, rows_of
-from srbwriter.story.journal import Journal, SaveState, create_story, open_story
+from srbwriter.story.journal import FileLock, Journal, RowFile, SaveState, saving, state_of
+from srbwriter.story.library import create_story, open_story
 from srbwriter.story.model import (
     ROOT,
     JsonObject,

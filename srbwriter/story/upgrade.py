@@ -12,10 +12,11 @@ import sqlite3
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from srbwriter.story.model import DamagedStory, NodeId, NotAStory, Progress
+from msgspec import convert
+
+from srbwriter.story.model import NodeId, NotAStory, Progress
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_at, heading_line, is_scene_break
 from srbwriter.story.spans import Edit, edited
@@ -24,17 +25,22 @@ from srbwriter.story.tree import Rows
 OLD = b"SQLite format 3\0"
 """How the files of versions before 8 begin."""
 
-_NODES = """
-    SELECT node.id, parent, place, state, author, text, runs, model, sampling, seed, finish, title, note,
-        tags, settings, meta, created, flags
-    FROM node JOIN body USING (id) LEFT JOIN recipe ON recipe.id = body.recipe ORDER BY node.id"""
 _BOOKMARK, _CHAPTER, _VISITED = 1, 2, 4
+_NODES = f"""
+    SELECT node.id, parent, place, state, author, text, runs, coalesce(model, ''), coalesce(sampling, '{{}}'),
+        seed, coalesce(finish, ''), flags & {_BOOKMARK} > 0, flags & {_VISITED} > 0, coalesce(title, ''),
+        coalesce(note, ''), coalesce(tags, ''), coalesce(settings, '{{}}'), coalesce(meta, '{{}}'),
+        coalesce(created, 0.0), flags & {_CHAPTER}
+    FROM node JOIN body USING (id) LEFT JOIN recipe ON recipe.id = body.recipe ORDER BY node.id"""
 _GONE = "head", "touched", "written", "gaps"
 """Values that have no meaning any more."""
 
 
 def read_old(path: Path) -> Rows:
-    """Read a story of an older version, with the log beside it. Raises NotAStory, DamagedStory or OSError."""
+    """Read a story of an older version, with the log beside it: nothing, if it is damaged.
+
+    Raises NotAStory or OSError.
+    """
     with tempfile.TemporaryDirectory(prefix="srbwriter-") as folder:
         for logs in (("-wal", "-journal"), ()):  # a log may be of another file
             copy = Path(folder) / f"{len(logs)}.srbw"
@@ -47,23 +53,20 @@ def read_old(path: Path) -> Rows:
                     if not {"node", "value"} <= tables:
                         raise NotAStory(path, "is a database, but not a story")
                     return _rows(db)
-    raise DamagedStory(path, "nothing of it can be read")
+    return {}
 
 
 def _rows(db: sqlite3.Connection) -> Rows:
     nodes: dict[NodeId, Node] = {}
     chapters: dict[NodeId, str] = {}
-    for row in db.execute(_NODES):
-        model, sampling, seed, finish, title, note, tags, settings, meta, created, flags = row[7:]
-        if flags & _CHAPTER:
-            chapters[row[0]], title = title or "", ""
-        values: list[Any] = [
-            *row[:7], model or "", json.loads(sampling or "{}"),
-            seed % 2**64 if seed is not None else None, finish or "", bool(flags & _BOOKMARK),
-            bool(flags & _VISITED), title or "", note or "", tuple(tags.split("\n")) if tags else (),
-            json.loads(settings or "{}"), json.loads(meta or "{}"), created or 0.0,
-        ]  # fmt: skip
-        nodes[row[0]] = Node(*values)
+    for *values, is_chapter in db.execute(_NODES):
+        for place in (8, 16, 17):  # sampling, settings, meta
+            values[place] = json.loads(values[place])
+        values[15] = values[15].split("\n") if values[15] else []
+        values[9] = values[9] % 2**64 if values[9] is not None else None
+        node = nodes[values[0]] = convert(values, Node, strict=False)
+        if is_chapter:
+            chapters[node.id], node.title = node.title, ""
     place_headings(nodes, chapters)
     rows: Rows = {("node", number): node for number, node in nodes.items()} | {
         ("value", "uuid"): str(uuid4())

@@ -211,7 +211,7 @@ def test_a_story_that_is_open_is_neither_deleted_nor_renamed(run: Any) -> None:
         code, _, err = run("delete", "orchard")
         assert code == Exit.ERROR and "close it there, and try again" in err and path.exists()
         code, _, err = run("info", "orchard", "--title", "The Mill")
-        assert code == Exit.ERROR and "is open in process" in err
+        assert code == Exit.ERROR and "is open in another window" in err
         assert story.title == "The Orchard"
         assert run("backup", "make", "orchard")[0] == Exit.OK, "a copy can be made of it"
     assert library_files() == {"The-Orchard.srbw"}

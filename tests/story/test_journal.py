@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from srbwriter.story import Edit, NotSaved, Story, disk, journal
-from srbwriter.story.disk import RowFile, changes_of, lock_of
+from srbwriter.story import Edit, NotSaved, Story, journal
+from srbwriter.story.journal import RowFile, changes_of, lock_of
 from srbwriter.story.library import backups, info, snapshot
 from srbwriter.story.model import TooNew
 from tests.story.branches import added
@@ -253,23 +253,35 @@ def test_a_second_window_follows_and_takes_over(file: Path) -> None:
 # -- damage --------------------------------------------------------------------------------------------
 
 
-def test_a_changed_text_is_named_and_every_other_one_kept(file: Path, tmp_path: Path) -> None:
+def test_a_changed_text_is_lost_and_every_other_one_kept(file: Path, tmp_path: Path) -> None:
     with Story.open(file) as story:
-        node = added(story, story.current, [" Two.", " Three."], stand=True)[0]
+        node, lost = added(story, story.current, [" Two.", " Three."], stand=True)
+        [below] = added(story, lost, [" Four."])
         folder = story.backup_folder(tmp_path / "copies")
     copy = snapshot(file, folder, "good")
     data = file.read_bytes()
     assert data.count(b" Three.") == 1
     file.write_bytes(data.replace(b" Three.", b" Thrxe."))
     with Story.open(file) as story:
-        assert story.damage is not None and len(story.damage.doubtful) == 1
+        assert str(story.damage) == "1 line of it cannot be read; 4 nodes read, 1 lost"
         assert story.read_only is not None and story.read_only.reason == "damaged"
-        assert story.node(node).text == " Two."
+        assert (story.node(node).text, story.text(below)) == (" Two.", " Four.")
         made = tmp_path / "again.srbw"
         Story.from_draft(made, story.draft()).close()
         assert [each.path for each in backups(folder)] == [copy]
     with Story.open(made) as story:
-        assert story.read_only is None and story.text(story.current) == "It rained. Thrxe."
+        assert story.read_only is None and story.text(below) == " Four."
+
+
+def test_a_node_whose_last_row_is_damaged_is_as_the_row_before_says(file: Path) -> None:
+    with Story.open(file) as story:
+        story.append(" It poured.")
+    data = file.read_bytes()
+    assert data.count(b"It rained. It poured.") == 1
+    file.write_bytes(data.replace(b"It rained. It poured.", b"It rained. It xoured."))
+    with Story.open(file) as story:
+        assert story.damage is not None and story.damage.lost == 0
+        assert story.text(story.current) == "It rained."
 
 
 @pytest.mark.parametrize("page", [0, 2, 5, 14])
@@ -299,7 +311,7 @@ def test_a_file_that_was_cut_off_keeps_what_is_left(file: Path) -> None:
 
 def test_a_story_of_a_later_version_is_left_alone(file: Path) -> None:
     data = file.read_bytes()
-    file.write_bytes(before := disk.line({"srbwriter": disk.VERSION + 1}) + data.partition(b"\n")[2])
+    file.write_bytes(before := journal.line({"srbwriter": journal.VERSION + 1}) + data.partition(b"\n")[2])
     with pytest.raises(TooNew):
         Story.open(file)
     assert file.read_bytes() == before

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from srbwriter import paths
 from srbwriter.story import NotSaved, Story, library
-from srbwriter.story.disk import move
+from srbwriter.story.journal import move
 from srbwriter.story.library import free_path, info, stories
-from srbwriter.story.model import NotAStory, Progress
+from srbwriter.story.model import Progress
 from srbwriter.story.tree import IDLE_SECONDS
 from tests.story.branches import generated
 
@@ -25,8 +24,7 @@ def test_old_daily_copies_go_and_named_ones_stay(story: Story, tmp_path: Path) -
     folder = tmp_path / "b"
     story.append("x")
     for day in range(6):
-        copy = library.daily(story.file, folder, keep=3, now=day * DAY + DAY / 2)
-        assert copy is not None
+        library.daily(story.file, folder, keep=3, now=day * DAY + DAY / 2)
         library.snapshot(story.file, folder, f"draft/{day}", now=day * DAY + DAY / 2)
     found = library.backups(folder)
     assert sorted(b.name for b in found) == ["", "", "", *(f"draft_{day}" for day in range(6))]
@@ -48,13 +46,13 @@ def snapshot(story: Story, folder: Path, name: str) -> Path:
 def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_path: Path) -> None:
     story.append("first")
     taken = snapshot(story, tmp_path / "b", "before the storm")
-    with pytest.raises(NotAStory, match="already"):
+    with pytest.raises(NotSaved, match="already there"):
         library.copy_story(story.file, taken)
     story.append(" second")
     restored = library.copy_story(taken, tmp_path / "old.srbw")
     with Story.open(restored) as old:
         assert old.text(old.current) == "first"
-    with pytest.raises(NotAStory, match="already there"):
+    with pytest.raises(NotSaved, match="already there"):
         library.copy_story(taken, story.file)
     assert library.backups(story.backup_folder(tmp_path / "b"))[0].name == "before the storm"
 
@@ -67,27 +65,41 @@ def test_a_copy_whose_middle_is_damaged_is_not_offered(story: Story, tmp_path: P
     assert found is not None and found.path == good
 
 
-def test_a_file_and_its_copy_keep_their_copies_apart(story: Story, tmp_path: Path) -> None:
+def test_copies_are_found_again_after_the_file_moved_and_where_its_mark_is_lost(
+    story: Story, tmp_path: Path
+) -> None:
     story.append("first")
-    kept, twin = tmp_path / "kept", tmp_path / "twin.srbw"
+    story.flush()
+    kept, other = tmp_path / "kept", tmp_path / "other.srbw"
     mine = story.backup_folder(kept)
-    assert library.daily(story.file, mine) is not None
+    library.daily(story.file, mine)
+    with Story.create(other, "Other") as second:
+        library.daily(other, second.backup_folder(kept))
     story.close()
-    shutil.copy(story.file, twin)
-    with Story.open(twin) as other:
-        theirs = other.backup_folder(kept)
-        assert theirs != mine and library.snapshot(twin, theirs, "twin")
-    linked = tmp_path / "linked.srbw"
-    linked.hardlink_to(story.file)
-    with Story.open(linked) as same:
-        assert same.backup_folder(kept) == mine
-    linked.unlink()
     moved = story.file.rename(tmp_path / "moved.srbw")
-    for file, folder in ((moved, mine), (twin, theirs), (moved, mine)):
-        with Story.open(file) as again:
-            assert again.backup_folder(kept) == folder and len(library.backups(folder)) == 1
-            library.daily(file, folder)
-        assert (folder / ".story").read_text() == str(file)
+    with Story.open(moved) as again:
+        assert again.backup_folder(kept) == mine and len(library.backups(mine)) == 1
+    moved.write_bytes(b"x" * 300 + moved.read_bytes()[300:])
+    with Story.open(moved) as damaged:
+        assert damaged.damage is not None and damaged.backup_folder(kept) == mine
+
+
+def test_a_deleted_story_comes_back_to_its_place(story: Story, tmp_path: Path) -> None:
+    story.append("first")
+    folder = story.backup_folder(tmp_path / "kept")
+    with pytest.raises(NotSaved, match="open in another window"):
+        library.discard(story.file, folder)
+    story.close()
+    library.discard(story.file, folder)
+    assert not story.file.exists()
+    [copy] = library.backups(folder)
+    assert library.restore(copy, tmp_path) == story.file and not library.backups(folder)
+    with Story.open(story.file) as back:
+        assert back.text(back.current) == "first"
+    copy = library.discard(story.file, folder)
+    story.file.write_text("in its place")
+    made = library.restore(library.backups(folder)[0], tmp_path)
+    assert made != story.file and story.file.read_text() == "in its place" and copy.exists()
 
 
 # -- the folder ----------------------------------------------------------------------------------------
@@ -97,15 +109,14 @@ def test_the_folder_lists_its_stories(tmp_path: Path) -> None:
     for title, text in (("One", "a b c"), ("Two", "d e")):
         with Story.create(free_path(tmp_path, title), title) as made:
             made.append(text)
-    (tmp_path / "not one.srbw").write_text("x" * 100)
+    (tmp_path / "none.srbw").write_text("x" * 100)
     broken = tmp_path / "broken.srbw"
     broken.write_bytes((tmp_path / "One.srbw").read_bytes()[:150] + b"\xa5" * 40_000)
     listed = {story.title: story for story in stories(tmp_path)}
-    assert listed.keys() == {"One", "Two", "broken"}
+    assert listed.keys() == {"One", "Two", "broken", "none"}
     assert (listed["One"].words, listed["One"].nodes, listed["One"].problem) == (3, 2, "")
-    assert listed["broken"].problem
-    with pytest.raises(OSError, match="No such file"):
-        info(tmp_path / "nothing.srbw")
+    assert listed["broken"].problem == "is damaged" and "not a story" in listed["none"].problem
+    assert "no such file" in info(tmp_path / "nothing.srbw").problem
 
 
 def test_names_of_new_stories_are_readable_and_free(tmp_path: Path) -> None:
@@ -122,15 +133,15 @@ def test_a_closed_story_can_be_moved(tmp_path: Path) -> None:
         with pytest.raises(NotSaved, match="open in"):
             move(source, target)
     target.touch()
-    with pytest.raises(NotAStory, match="already there"):
+    with pytest.raises(NotSaved, match="already there"):
         move(source, target)
     target.unlink()
     assert move(source, target) == target
     assert not source.exists()
     with Story.open(target) as moved:
         assert moved.text(moved.current) == "words"
-    with pytest.raises(NotAStory, match="does not exist"):
-        move(source, target)
+    with pytest.raises(NotSaved, match="no such file"):
+        move(source, tmp_path / "c.srbw")
 
 
 def test_recent_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story.disk import lock_of
+from srbwriter.story.journal import lock_of
 from tests.terminal.support import ended, make_story, says_saved
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ESC, Terminal
 

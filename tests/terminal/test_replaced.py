@@ -35,7 +35,7 @@ def test_a_second_window_follows_and_takes_over(terminal: Terminal) -> None:
     file = make_story(terminal.folder)
     with Story.open(file) as first:
         terminal.start(file)
-        terminal.wait_for("is open in process")
+        terminal.wait_for("is open in another window")
         first.append("It poured.")
         terminal.wait_for("It poured.")
     terminal.wait_for("You can write here now")

@@ -76,7 +76,7 @@ async def offer_openings(screen: WriteScreen) -> None:
     session = screen.session
     prompts = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != session.instruct)
     stories = [
-        Choice(path, library.title_of(path), "opens your story", str(path))
+        Choice(path, library.info(path).title, "opens your story", str(path))
         for path in library.recent_stories()
         if path != session.story.file
     ]

@@ -10,8 +10,6 @@ from srbwriter.story import Story
 from srbwriter.story.library import Backup, backups, newest_good
 from srbwriter.story.model import Damage, counted
 
-_SHOWN = 40  # characters shown of each doubtful passage
-
 
 def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], Backup | None]:
     """Return what is left of a damaged story and what can be done: the question, its answers by key, and
@@ -20,7 +18,7 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
     left, good = sum(node.count.words for node in story), newest_good(folder)
     passages = counted(damage.read, "passage")
     kept = f"{counted(left, 'word')} in {passages}" if left else "no word of it can be read"
-    lost = "no whole passage" if damage.doubtful else damage.problem
+    lost = damage.problem
     if damage.lost:
         lost = f"{counted(damage.lost, 'whole passage')}; what followed is at the beginning of the story now"
     lines = [
@@ -29,11 +27,6 @@ def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], 
         f"What is left: {kept}",
         f"What is lost: {lost}",
     ]
-    if damage.doubtful:
-        texts = (" ".join(story.node(node).text.split()) for node in damage.doubtful[:5])
-        shown = ", ".join(f"“{text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}”" for text in texts if text)
-        may_differ = f"{counted(len(damage.doubtful), 'passage')} that may not be as written"
-        lines.append(f"Please check: {may_differ}{': ' if shown else ''}{shown}")
     copies, named = len(backups(folder)), shlex.quote(str(story.file))
     lines += [
         "\nThe story is open for reading only, and its file is not changed.",
