@@ -53,7 +53,7 @@ def run_backup(arguments: argparse.Namespace, settings: Settings) -> int:
 def _sound(named: str, done: str) -> tuple[Path, Path]:
     """Return a story's file and the folder of its copies. Raises Failure if it is damaged."""
     with Story.open(find_story(named).resolve(), readonly=True) as story:
-        if story.damage is not None:
+        if story.damage:
             problem = f"{story.file} is damaged, and was not {done}: {story.damage}"
             raise Failure(f"{problem} — `r` in the app continues in a copy with what is left", Exit.DAMAGED)
         return story.file, story.backup_folder(paths.backup_dir())
@@ -72,7 +72,7 @@ def _list(named: str | None, *, as_json: bool) -> None:
                 raise
     found.sort(key=lambda copy: copy.at, reverse=True)
     if as_json:
-        print(document([{"path": str(c.path), "name": c.name, "at": c.at, "size": c.size} for c in found]))
+        print(document([{"path": str(c.path), "name": c.name, "at": c.at} for c in found]))
     elif found:
         rows = [("made", "story", "name", "copy")]
         for copy in found:

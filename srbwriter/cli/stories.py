@@ -16,7 +16,7 @@ from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Settings, Table
-from srbwriter.story import DamagedStory, Story, StoryError, library
+from srbwriter.story import Story, StoryError, library
 from srbwriter.story.journal import SUFFIX, move
 from srbwriter.story.library import backups
 from srbwriter.story.model import counted
@@ -166,14 +166,14 @@ def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
         path = _named_after_title(path, title) if "title" in given else path
     with Story.open(path, readonly=True) as story:
         facts, damage = _facts(story), story.damage
-    if damage is not None:
+    if damage:
         say(f"{path} is damaged: {damage}")
     if arguments.json:
         print(document(facts))
     else:
         print(plain(str(facts["title"] or path.stem)))
         print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
-    return Exit.OK if damage is None else Exit.DAMAGED
+    return Exit.DAMAGED if damage else Exit.OK
 
 
 def _named_after_title(path: Path, title: str) -> Path:
@@ -229,14 +229,12 @@ def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
         try:
             with Story.open(file, readonly=True) as story:
                 problem, nodes = story.damage, len(story)
-        except DamagedStory as error:
-            problem, nodes = error.problem, 0
         except StoryError as error:
             say(str(error))
             worst = max(worst, Exit.ERROR)
             continue
-        print(f"{file}: {'sound' if problem is None else 'damaged'}, {counted(nodes, 'node')}")
-        if problem is not None:
+        print(f"{file}: {'damaged' if problem else 'sound'}, {counted(nodes, 'node')}")
+        if problem:
             worst = Exit.DAMAGED
             print(f"  {problem}\n  copies of it: srbwriter backup list {file}")
     if not found:

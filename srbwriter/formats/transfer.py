@@ -61,8 +61,8 @@ def rendered(source: Path, form: str, progress: OnProgress = lambda share: None)
     The story may be open for writing elsewhere. Raises NotAStory or DamagedStory.
     """
     with Story.open(source, readonly=True) as story:
-        if story.damage is not None:
-            raise DamagedStory(story.file, str(story.damage))
+        if story.damage:
+            raise DamagedStory(story.file, story.damage)
         progress(0.1)
         draft = story.draft()
     progress(0.75)

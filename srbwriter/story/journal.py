@@ -19,7 +19,6 @@ import fcntl
 import json
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -39,14 +38,11 @@ import msgspec
 from srbwriter import paths
 from srbwriter.story.model import (
     ROOT,
-    Damage,
     JsonObject,
     NotAStory,
     NotSaved,
     Progress,
     ReadOnly,
-    StoryError,
-    TooNew,
     as_object,
     counted,
 )
@@ -76,16 +72,12 @@ _TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
 
 # -- errors of the disk ------------------------------------------------------------------------------
 
-_CLOSED = "access is not permitted — change the permissions, or choose another place"
-_FULL = "the disk is full — free some space, and try again"
 _CURES = {
     errno.ENOENT: "there is no such file — check the name, and that its disk is there",
     errno.EISDIR: "is a folder — name a file in it",
-    errno.EACCES: _CLOSED,
-    errno.EPERM: _CLOSED,
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
     errno.EEXIST: "a file of that name is already there — choose another name, or open it",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "access is not permitted — choose another place"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "the disk is full — free some space, and try again"),
 }
 
 
@@ -108,23 +100,12 @@ def saving(path: Path) -> Generator[None]:
 # -- names and the lock ------------------------------------------------------------------------------
 
 
-def file_name(title: str) -> str:
-    """Return a readable file name, without suffix, for a story called ``title``."""
-    words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
-    return paths.shortened(words, LONGEST_NAME) or "story"
-
-
 def numbered(folder: Path, stem: str) -> Path:
     """Return an unused path in ``folder`` for a story; with a number if there is one of that name."""
     path, number = folder / f"{stem}{SUFFIX}", 2
     while path.exists():
         path, number = folder / f"{stem}-{number}{SUFFIX}", number + 1
     return path
-
-
-def free_path(folder: Path, title: str) -> Path:
-    """Return an unused path in ``folder`` for a new story called ``title``."""
-    return numbered(folder, file_name(title))
 
 
 def state_of(file: Path | int) -> tuple[int, ...] | None:
@@ -201,7 +182,6 @@ class FileLock:
 
 # -- lines -------------------------------------------------------------------------------------------
 
-
 _DECODER = msgspec.json.Decoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=msgspec.to_builtins)
 _TYPES: dict[str, Any] = {"node": Node, "action": Action, "day": Progress, "value": Any}
@@ -237,8 +217,7 @@ def summary_of(rows: Rows) -> JsonObject:
     while (row := rows.get(("node", here))) is not None:
         texts.append(row.text)
         here = row.parent
-    words, nodes = words_of("".join(reversed(texts))), sum(table == "node" for table, _ in rows)
-    return {"title": rows.get(("value", "title"), ""), "words": words, "nodes": nodes}
+    return {"title": rows.get(("value", "title"), ""), "words": words_of("".join(reversed(texts)))}
 
 
 # -- the file ----------------------------------------------------------------------------------------
@@ -249,7 +228,7 @@ class RowFile:
     """A story's file: its rows when it was read, and the state in which this program knows it.
 
     Its first batch ends at byte ``whole``, the last one at ``end`` with ``token``; an older version has none.
-    ``read_only`` says why it has no ``lock``.
+    ``problem`` says what of it is lost, and ``read_only`` why it has no ``lock``.
     """
 
     path: Path
@@ -259,7 +238,7 @@ class RowFile:
     end: int = 0
     seen: tuple[int, ...] | None = None
     summary: JsonObject = field(default_factory=dict[str, Any])
-    damage: Damage | None = None
+    problem: str = ""
     lock: FileLock | None = None
     tokens: list[str] = field(default_factory=list[str])
     read_only: ReadOnly | None = None
@@ -269,7 +248,7 @@ class RowFile:
         """Whether the file is still the one that was read or written last."""
         now = state_of(self.path)
         if now != self.seen:
-            with suppress(StoryError, OSError):
+            with suppress(NotAStory, OSError):
                 if last_batch(self.path).token == self.token:
                     self.seen = now
         return now == self.seen
@@ -295,30 +274,14 @@ class RowFile:
         self.end += len(batches)
         self.token = token
 
-    def note_damage(self, problem: str) -> None:
-        """Note damage, and let every node that was read hang below the root."""
-        self.rows.setdefault(("node", ROOT), Node(ROOT, None))
-        nodes = {key: row for (table, key), row in self.rows.items() if table == "node"}
-        lost, fine = set[int | None](), {ROOT}
-        for start in nodes:
-            walked, here = dict[int, None](), start
-            while here not in fine and here not in walked and here in nodes:
-                walked[here] = None
-                here = nodes[here].parent
-            if here not in fine:  # its parent is lost, or it is its own ancestor
-                lost |= {here} - nodes.keys()
-                nodes[next(reversed(walked))].parent = ROOT
-            fine |= walked.keys()
-        self.damage = Damage(problem, len(nodes), len(lost))
 
-
-def write_story(path: Path, rows: Rows, token: str = "", *, instead: RowFile | None = None) -> RowFile:
+def write_story(path: Path, rows: Rows, *, instead: RowFile | None = None) -> RowFile:
     """Write a story file, whole or not at all; with ``instead``, in the place of that one.
 
     Raises OSError; without it FileExistsError, if there is one.
     """
     part = path.with_name(f".{paths.shortened(path.name, LONGEST_NAME)}.{os.getpid()}.part")
-    token = token or token_hex(8)
+    token = (instead and instead.token) or token_hex(8)
     try:
         with open(part, "wb", opener=paths.open_own) as file:
             file.write(line({"srbwriter": VERSION}))
@@ -341,27 +304,24 @@ def write_story(path: Path, rows: Rows, token: str = "", *, instead: RowFile | N
 def write_second(path: Path, rows: Rows) -> RowFile:
     """Write the writer's version of a story, whose file another program has replaced, beside it."""
     rows["value", "title"] = f"{rows.get(('value', 'title')) or path.stem} (your version)"
-    return write_story(free_path(path.parent, f"{path.stem} your version"), rows)
+    return write_story(numbered(path.parent, f"{path.stem[:LONGEST_NAME]}-your-version"), rows)
 
 
 def read(path: Path, *, torn: bool | None = None) -> RowFile:
     """Read a story of any version, also a damaged one. Changes nothing.
 
     ``torn``: the last batch may be torn, since a program writes there or was killed; None to find out. Rows
-    that are gone are None. Raises NotAStory, TooNew or OSError.
+    that are gone are None. Raises NotAStory or OSError.
     """
     found, batch = RowFile(path), dict[tuple[str, Any], Any]()
     at = broken = lost = 0
-    known = False
     with path.open("rb") as file:
         found.seen = state_of(file.fileno())
         is_old = file.read(len(OLD)) == OLD
         file.seek(0)
         for raw in () if is_old else file:
             at += len(raw)
-            value = _value_of(raw)
-            known = known or value is not None
-            match value:
+            match _value_of(raw):
                 case ["end", str(token), summary]:
                     found.rows |= batch
                     batch, lost = {}, broken
@@ -372,24 +332,22 @@ def read(path: Path, *, torn: bool | None = None) -> RowFile:
                     batch[intern(table), key] = row if row is None else msgspec.convert(row, _TYPES[table])
                 case {"srbwriter": int(version)}:
                     if version > VERSION:
-                        why = f"is of story version {version}, {VERSION} is the newest known here"
-                        raise TooNew(path, f"{why} — install a newer srbwriter")
+                        raise NotAStory(path, f"is of story version {version} — install a newer srbwriter")
                 case _:
                     broken += 1
     if is_old:
         found.rows = read_old(path)
         found.summary = summary_of(found.rows)
-    elif not known and not (path.suffix == SUFFIX and at and at % 4096 == 0):  # an older version has pages
+    elif not (found.end or batch or (path.suffix == SUFFIX and at and at % 4096 == 0)):
         cure = "delete it to begin a story there" if not at else "`srbwriter import` reads other files"
         raise NotAStory(path, f"is {'empty' if not at else 'not a story'} — {cure}")
-    problem = f"{counted(lost, 'line')} of it cannot be read" if lost else ""
+    if lost:
+        found.problem = f"{counted(lost, 'line')} of it cannot be read"
     if at > found.end and not (found.end and (lock_of(path).exists() if torn is None else torn)):
         found.rows |= batch
-        problem = "its end is lost"
-    if not found.rows:
-        problem = "nothing of it can be read"
-    if problem:
-        found.note_damage(problem)
+        found.problem = "its end is lost"
+    if not found.rows:  # of an older version, whose files have pages of 4096 bytes, perhaps
+        found.problem = "nothing of it can be read"
     return found
 
 
@@ -468,8 +426,8 @@ class Journal:
     def state(self) -> SaveState:
         with self._wake:
             age = time.monotonic() - self._since if self._since is not None else 0.0
-            kept = changes_of(self.file.path) if self._trouble else None
-            rescue = kept if kept and kept.exists() else None
+            kept = changes_of(self.file.path)
+            rescue = kept if self._trouble is not None and kept.exists() else None
             return SaveState(self._since is None, age, self._trouble, rescue)
 
     def flush(self) -> None:
@@ -569,7 +527,7 @@ class Journal:
         if not first.path.exists():
             file = write_story(first.path, rows)
         elif first.is_ours():
-            file = write_story(first.path, rows, first.token, instead=first)
+            file = write_story(first.path, rows, instead=first)
         else:
             file = write_second(first.path, rows)
             file.lock = FileLock(file.path)

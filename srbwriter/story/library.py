@@ -19,10 +19,9 @@ from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import journal
-from srbwriter.story.journal import SUFFIX, FileLock, RowFile, changes_of, numbered, saving, write_story
-from srbwriter.story.journal import file_name as file_name
-from srbwriter.story.journal import free_path as free_path
-from srbwriter.story.model import DamagedStory, FileError, NotAStory, NotSaved, ReadOnly, StoryError
+from srbwriter.story.journal import LONGEST_NAME, SUFFIX, FileLock, RowFile, numbered, saving, write_story
+from srbwriter.story.model import ROOT, DamagedStory, FileError, NotAStory, NotSaved, ReadOnly, counted
+from srbwriter.story.node import Node
 from srbwriter.story.tree import Rows
 
 MOST_RECENT = 30
@@ -38,23 +37,25 @@ _NAME = re.compile(r"(?:day|named) (\d{4}-\d\d-\d\d)(?: (\d\d\.\d\d\.\d\d) (.+))
 def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = None) -> RowFile:
     """Read the story at ``path``, for writing if that is possible and ``readonly`` is false.
 
-    ``lock`` is its lock if the caller has it. Raises NotAStory or TooNew.
+    ``lock`` is its lock if the caller has it. Raises NotAStory.
     """
     path = paths.expanded(path).resolve()
     torn, said = journal.lock_of(path).exists(), f"{path.name} was opened for reading only"
     why = ReadOnly("asked", said) if readonly else None
     try:
-        try:
-            if why is None and lock is None:
+        if why is None and lock is None:
+            try:
                 path.open("r+b").close()
                 lock = FileLock(path)
-        except BlockingIOError as error:
-            why = ReadOnly("in use", f"{said}: it {error.strerror}")
-        except OSError as error:
-            why = ReadOnly("closed", f"{said}: {error.strerror}")
+            except BlockingIOError as error:
+                why = ReadOnly("in use", f"{said}: it {error.strerror}")
+            except OSError as error:
+                why = ReadOnly("closed", f"{said}: {error.strerror}")
         file = journal.read(path, torn=torn)
-        if file.damage is not None:
-            why = ReadOnly("damaged", f"{said}, for it is damaged: {file.damage}")
+        if file.problem:
+            if lost := hang_below_root(file.rows):
+                file.problem += f"; {counted(lost, 'passage')} lost, what followed is at its beginning now"
+            why = ReadOnly("damaged", f"{said}, for it is damaged: {file.problem}")
         elif lock is not None:
             try:
                 with saving(path):
@@ -81,7 +82,7 @@ def create_story(path: Path, rows: Rows) -> RowFile:
         paths.make_folder(path.parent)
     file = write_story(path.resolve(), rows)
     file.lock = FileLock(file.path)
-    changes_of(file.path).unlink(missing_ok=True)  # of a file that was here before
+    journal.changes_of(file.path).unlink(missing_ok=True)  # of a file that was here before
     return file
 
 
@@ -92,14 +93,14 @@ def _bring_up_to_date(file: RowFile) -> RowFile:
     missing in it. A file that ends with the last token that it held, or a later one, gets them; any other was
     put in its place, perhaps an older copy, and they go into a second one.
     """
-    path, kept = file.path, RowFile(changes_of(file.path))
+    path, kept = file.path, RowFile(journal.changes_of(file.path))
     if not file.token:
         folder = own_folder(file.rows.get(("value", "uuid")), path, paths.backup_dir())
         snapshot(path, folder, "before the upgrade from version 7")
         file = write_story(path, file.rows, instead=file)
         for suffix in ("-wal", "-shm", "-journal"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
-    with suppress(FileNotFoundError, StoryError):
+    with suppress(FileNotFoundError, FileError):
         kept = journal.read(kept.path, torn=True)
     if kept.tokens and kept.token not in file.tokens:
         rows, held = file.rows | kept.rows, kept.summary.get("held", "")
@@ -108,11 +109,27 @@ def _bring_up_to_date(file: RowFile) -> RowFile:
             file.rows, summary = rows, journal.summary_of(rows)
             file.append(b"".join(journal.lines(kept.rows, kept.token, summary)), kept.token)
         else:
-            kept.rows = rows
-            kept.note_damage("")
+            hang_below_root(rows)
             file.second_file = journal.write_second(path, rows).path
     kept.path.unlink(missing_ok=True)
     return file
+
+
+def hang_below_root(rows: Rows) -> int:
+    """Let every node whose parent is lost hang below the root; return how many are lost."""
+    rows.setdefault(("node", ROOT), Node(ROOT, None))
+    nodes = {key: row for (table, key), row in rows.items() if table == "node"}
+    lost, fine = set[int | None](), {ROOT}
+    for start in nodes:
+        walked, here = dict[int, None](), start
+        while here not in fine and here not in walked and here in nodes:
+            walked[here] = None
+            here = nodes[here].parent
+        if here not in fine:  # its parent is lost, or it is its own ancestor
+            lost |= {here} - nodes.keys()
+            nodes[next(reversed(walked))].parent = ROOT
+        fine |= walked.keys()
+    return len(lost)
 
 
 # -- lists -------------------------------------------------------------------------------------------
@@ -125,9 +142,7 @@ class StoryInfo:
     path: Path
     title: str
     words: int
-    nodes: int
     modified: float
-    size: int
     problem: str = ""
 
 
@@ -136,20 +151,31 @@ def info(path: Path) -> StoryInfo:
     last, problem = RowFile(path), ""
     try:
         last = journal.last_batch(path)
-        problem = "is damaged" if last.damage is not None else ""
+        problem = "is damaged" if last.problem else ""
     except OSError as error:
         problem = f"cannot be read: {journal.in_brief(error)}"
     except FileError as error:
         problem = error.problem
-    _, _, size, changed = journal.state_of(path) or (0, 0, 0, 0)
-    title, words, nodes = (last.summary.get(key) for key in ("title", "words", "nodes"))
-    return StoryInfo(path, title or path.stem, words or 0, nodes or 0, changed / 1e9, size, problem)
+    title, words = last.summary.get("title") or path.stem, last.summary.get("words", 0)
+    *_, changed = journal.state_of(path) or (0,)
+    return StoryInfo(path, title, words, changed / 1e9, problem)
 
 
 def stories(folder: Path) -> list[StoryInfo]:
     """Return the stories in ``folder``, and those opened recently elsewhere, last changed first."""
     found = {path.resolve(): path for path in (*recent_stories(), *folder.glob(f"*{SUFFIX}"))}
     return sorted(map(info, found.values()), key=lambda story: (-story.modified, story.title))
+
+
+def file_name(title: str) -> str:
+    """Return a readable file name, without suffix, for a story called ``title``."""
+    words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
+    return paths.shortened(words, LONGEST_NAME) or "story"
+
+
+def free_path(folder: Path, title: str) -> Path:
+    """Return an unused path in ``folder`` for a new story called ``title``."""
+    return numbered(folder, file_name(title))
 
 
 def recent_stories() -> list[Path]:
@@ -178,7 +204,6 @@ class Backup(NamedTuple):
     path: Path
     name: str
     at: float
-    size: int
 
     @property
     def title(self) -> str:
@@ -199,7 +224,7 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None, **values: str) -> Path:
     """Make a named copy, which stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
-    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], journal.LONGEST_NAME)
+    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], LONGEST_NAME)
     stem = time.strftime("named %Y-%m-%d %H.%M.%S ", time.localtime(now)) + (slug or "snapshot")
     return copy_story(source, numbered(folder, stem), **values)
 
@@ -219,7 +244,7 @@ def restore(copy: Backup, folder: Path) -> Path:
     """Make a story of a copy, and return its file.
 
     A deleted story comes back to its place, and leaves the copies. Any other copy becomes a story in
-    ``folder`` whose title says when it was made, so that two stories never have one title. Raises StoryError.
+    ``folder`` whose title says when it was made, so that two stories never have one title. Raises FileError.
     """
     original = open_story(copy.path, readonly=True).rows.get(("value", "place"))
     if copy.name == DELETED and original and not Path(original).exists():
@@ -236,15 +261,15 @@ def backups(folder: Path) -> list[Backup]:
     for path in folder.glob(f"*{SUFFIX}"):
         if match := _NAME.fullmatch(path.stem):
             at = time.mktime(time.strptime(f"{match[1]} {match[2] or '00.00.00'}", "%Y-%m-%d %H.%M.%S"))
-            found.append(Backup(path, match[3] or "", at, path.stat().st_size))
+            found.append(Backup(path, match[3] or "", at))
     return sorted(found, key=lambda copy: (copy.at, copy.path.name), reverse=True)
 
 
 def newest_good(folder: Path) -> Backup | None:
     """Return the newest copy in ``folder`` that can be read whole."""
     for copy in backups(folder):
-        with suppress(StoryError, OSError):
-            if journal.read(copy.path).damage is None:
+        with suppress(FileError, OSError):
+            if not journal.read(copy.path).problem:
                 return copy
     return None
 
@@ -268,8 +293,8 @@ def copy_story(source: Path, target: Path, **values: str) -> Path:
     """
     with saving(target):
         file = journal.read(source)
-        if file.damage is not None:
-            raise DamagedStory(source, file.damage.problem)
+        if file.problem:
+            raise DamagedStory(source, file.problem)
         paths.make_folder(target.parent)
         if file.token or values:
             write_story(target, file.rows | {("value", key): value for key, value in values.items()})

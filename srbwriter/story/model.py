@@ -168,17 +168,6 @@ class ReadOnly(NamedTuple):
     message: str
 
 
-class Damage(NamedTuple):
-    """What is left of a damaged file, in nodes. Those whose parent was lost are below the root."""
-
-    problem: str
-    read: int
-    lost: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.problem}; {counted(self.read, 'node')} read, {self.lost} lost"
-
-
 def counted(number: int, noun: str) -> str:
     """Return a count with its noun, whose plural ends in s: ``1 word``, ``2 words``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -204,10 +193,6 @@ class FileError(StoryError):
 
 class NotAStory(FileError):
     """The file is not a story, missing, or exists already."""
-
-
-class TooNew(NotAStory):
-    """The story was written by a later version; it is left untouched."""
 
 
 class DamagedStory(FileError):

@@ -47,7 +47,7 @@ class Story(Tree, AbstractContextManager["Story"]):
     def _show(self, opened: RowFile) -> None:
         """Fill memory with what a file holds, and write behind it from now on, if its lock is held."""
         self._take_in(opened.rows)
-        self.read_only, self.damage = opened.read_only, opened.damage
+        self.read_only, self.damage = opened.read_only, opened.problem
         self._shown = opened.summary
         self._say_replaced(opened.second_file)
         self._journal = Journal(opened, self._rows, self._summary, self._moved)
@@ -57,7 +57,7 @@ class Story(Tree, AbstractContextManager["Story"]):
         if self.lock.acquire(timeout=0.1):
             try:
                 words = self.words(self.current)
-                self._shown = {"title": self.title, "words": words, "nodes": len(self)}
+                self._shown = {"title": self.title, "words": words}
             finally:
                 self.lock.release()
         return self._shown

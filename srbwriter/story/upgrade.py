@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from msgspec import convert
 
-from srbwriter.story.model import NodeId, NotAStory, Progress
+from srbwriter.story.model import NodeId, Progress
 from srbwriter.story.node import Node
 from srbwriter.story.outline import heading_at, heading_line, is_scene_break
 from srbwriter.story.spans import Edit, edited
@@ -39,7 +39,7 @@ _GONE = "head", "touched", "written", "gaps"
 def read_old(path: Path) -> Rows:
     """Read a story of an older version, with the log beside it: nothing, if it is damaged.
 
-    Raises NotAStory or OSError.
+    Raises OSError.
     """
     with tempfile.TemporaryDirectory(prefix="srbwriter-") as folder:
         for logs in (("-wal", "-journal"), ()):  # a log may be of another file
@@ -49,9 +49,6 @@ def read_old(path: Path) -> Rows:
                     shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
             with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as db:
                 if db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
-                    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema")}
-                    if not {"node", "value"} <= tables:
-                        raise NotAStory(path, "is a database, but not a story")
                     return _rows(db)
     return {}
 

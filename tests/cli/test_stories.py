@@ -41,7 +41,7 @@ def test_the_list_has_the_library_and_what_was_opened_elsewhere(run: Any, tmp_pa
     assert out.count("  ~/.local/") == 1
     listed = {story["title"]: story for story in json.loads(run("list", "--json")[1])}
     assert listed["Elsewhere"]["path"] == str(tmp_path / "e.srbw")
-    assert listed["The Orchard"]["nodes"] == 4
+    assert listed["The Orchard"]["words"] == 3
     make("red\x1b[31m" + "d" * 60)  # a title cannot talk to the terminal, nor fill its lines
     assert "\x1b" not in run("list")[1] + run("info", "red")[1] and "ddd…  " in run("list")[1]
 
@@ -128,7 +128,7 @@ def test_damage_is_reported_exactly_and_changes_nothing(run: Any, tmp_path: Path
     before = path.read_bytes()
     code, out, _ = run("check", str(path), str(good))
     assert code == Exit.DAMAGED == 4
-    assert f"{path}: damaged" in out and "nodes read" in out and "backup list" in out
+    assert f"{path}: damaged" in out and "cannot be read" in out and "backup list" in out
     assert f"{good}: sound" in out, "what stands behind it is checked too"
     code, out, err = run("export", str(path), "-o", str(tmp_path / "o.txt"))  # not as if it were whole
     assert (code, out) == (Exit.DAMAGED, "") and "is damaged" in err

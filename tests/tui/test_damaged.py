@@ -70,7 +70,7 @@ async def test_a_passage_in_which_one_bit_changed_is_lost_and_the_rest_goes_on_i
     async with open_bench("") as bench:
         await opened(bench, Confirm)
         shown = visible(bench)
-        assert "What is lost: 1 whole passage" in shown and "1 known" in shown
+        assert "1 passage lost" in shown and "1 known" in shown
         await bench.press("r")
         await bench.pilot.pause()
         story = bench.app.session.story

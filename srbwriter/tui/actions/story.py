@@ -78,7 +78,7 @@ def replace(screen: WriteScreen) -> None:
 @command(STORY, "Save now", anywhere="ctrl+s")
 async def save(screen: WriteScreen) -> None:
     """Save now and wait until the disk has everything; saving is automatic otherwise."""
-    if screen.session.story.damage is not None:
+    if screen.session.story.damage:
         await tell_damage(screen)
         return
     refuse(screen.session.story)

@@ -8,24 +8,21 @@ import time
 from srbwriter import logs, paths
 from srbwriter.story import Story
 from srbwriter.story.library import Backup, backups, newest_good
-from srbwriter.story.model import Damage, counted
+from srbwriter.story.model import counted
 
 
-def damage_question(story: Story, damage: Damage) -> tuple[str, dict[str, str], Backup | None]:
+def damage_question(story: Story) -> tuple[str, dict[str, str], Backup | None]:
     """Return what is left of a damaged story and what can be done: the question, its answers by key, and
     the newest copy that is whole."""
     folder = story.backup_folder(paths.backup_dir())
     left, good = sum(node.count.words for node in story), newest_good(folder)
-    passages = counted(damage.read, "passage")
+    passages = counted(len(story), "passage")
     kept = f"{counted(left, 'word')} in {passages}" if left else "no word of it can be read"
-    lost = damage.problem
-    if damage.lost:
-        lost = f"{counted(damage.lost, 'whole passage')}; what followed is at the beginning of the story now"
     lines = [
         "This story's file is damaged",
         f"{story.file}\n",
         f"What is left: {kept}",
-        f"What is lost: {lost}",
+        f"What is lost: {story.damage}",
     ]
     copies, named = len(backups(folder)), shlex.quote(str(story.file))
     lines += [

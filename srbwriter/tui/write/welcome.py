@@ -83,9 +83,9 @@ def refuse(story: Story) -> None:
 async def tell_damage(screen: WriteScreen) -> None:
     """Show that the file is damaged, its readable part, and what to do."""
     story = screen.session.story
-    if story.damage is None:
+    if not story.damage:
         return
-    question, answers, good = damage_question(story, story.damage)
+    question, answers, good = damage_question(story)
 
     key = await screen.app.ask(Confirm(question, answers))
     if key == "c" and good is not None:
