@@ -8,7 +8,6 @@ import re
 import shlex
 import time
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -121,7 +120,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     stories = library.stories(paths.library_dir())
     if arguments.json:
-        print(document([{**asdict(story), "path": str(story.path)} for story in stories]))
+        print(document([{**story._asdict(), "path": str(story.path)} for story in stories]))
         return Exit.OK
     if not stories:
         say("there is no story yet; srbwriter begins one, and so does `srbwriter new TITLE`")

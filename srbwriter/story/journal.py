@@ -21,9 +21,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from glob import escape
 from hashlib import sha256
 from math import inf
@@ -68,13 +67,12 @@ REST_SECONDS = 1.0
 SPARE = 2**20
 """Bytes of rows that are not valid any more, which a file may hold in any case."""
 
-_TAIL = 8192  # bytes at the end of a file that hold the end of its last batch
-
 # -- errors of the disk ------------------------------------------------------------------------------
 
 _CURES = {
     errno.ENOENT: "there is no such file — check the name, and that its disk is there",
     errno.EISDIR: "is a folder — name a file in it",
+    errno.EAGAIN: "the story is open in another window — close it there, and try again",
     errno.EEXIST: "a file of that name is already there — choose another name, or open it",
     **dict.fromkeys((errno.EACCES, errno.EPERM), "access is not permitted — choose another place"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "the disk is full — free some space, and try again"),
@@ -91,8 +89,6 @@ def saving(path: Path) -> Generator[None]:
     """Turn the system's errors about ``path`` into NotSaved."""
     try:
         yield
-    except BlockingIOError as error:
-        raise NotSaved(path, f"the story {error.strerror} — close it there, and try again") from error
     except OSError as error:
         raise NotSaved(path, in_brief(error)) from error
 
@@ -155,10 +151,11 @@ def move(path: Path, target: Path) -> Path:
 
 
 class FileLock:
-    """The lock that gives a story one writer, until it is closed. Raises OSError; BlockingIOError says why.
+    """The lock that gives a story one writer, until it is closed.
 
     A file beside the story is locked, since the story's own may be replaced. The system releases the lock
-    when the process ends; the file is still there if the process was killed.
+    when the process ends; the file is still there if the process was killed. Raises OSError:
+    BlockingIOError if the story has a writer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -167,9 +164,9 @@ class FileLock:
             self._file = open(self.path, "ab", opener=paths.open_own)  # noqa: SIM115
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            except OSError:
                 self._file.close()
-                raise BlockingIOError(error.errno, "is open in another window") from None
+                raise
             if state_of(self.path) == state_of(self._file.fileno()):
                 break
             self._file.close()  # its last holder removed it meanwhile
@@ -182,7 +179,6 @@ class FileLock:
 
 # -- lines -------------------------------------------------------------------------------------------
 
-_DECODER = msgspec.json.Decoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=msgspec.to_builtins)
 _TYPES: dict[str, Any] = {"node": Node, "action": Action, "day": Progress, "value": Any}
 
@@ -193,11 +189,10 @@ def line(value: Any) -> bytes:
     return b"%08x %b\n" % (crc32(body), body)
 
 
-def lines(rows: Rows, token: str, summary: JsonObject) -> Iterator[bytes]:
-    """Yield the lines of a batch."""
-    for (table, key), row in rows.items():
-        yield line([table, key, row])
-    yield line(["end", token, summary])
+def batch_of(rows: Rows, token: str, summary: JsonObject) -> bytes:
+    """Return a batch of rows."""
+    head = [line([table, key, row]) for (table, key), row in rows.items()]
+    return b"".join([*head, line(["end", token, summary])])
 
 
 def _value_of(raw: bytes) -> Any:
@@ -206,7 +201,7 @@ def _value_of(raw: bytes) -> Any:
     if raw != b"%08x %b\n" % (crc32(body), body):
         return None
     try:
-        return _DECODER.decode(body)
+        return msgspec.json.decode(body)
     except msgspec.DecodeError:  # it takes less than the encoder writes: no infinity, no lone surrogate
         return json.loads(body.decode("utf-8", "surrogatepass"))
 
@@ -223,8 +218,7 @@ def summary_of(rows: Rows) -> JsonObject:
 # -- the file ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class RowFile:
+class RowFile(msgspec.Struct):
     """A story's file: its rows when it was read, and the state in which this program knows it.
 
     Its first batch ends at byte ``whole``, the last one at ``end`` with ``token``; an older version has none.
@@ -232,15 +226,15 @@ class RowFile:
     """
 
     path: Path
-    rows: Rows = field(default_factory=dict[tuple[str, Any], Any])
+    rows: Rows = {}
     token: str = ""
     whole: int = 0
     end: int = 0
     seen: tuple[int, ...] | None = None
-    summary: JsonObject = field(default_factory=dict[str, Any])
+    summary: JsonObject = {}
     problem: str = ""
     lock: FileLock | None = None
-    tokens: list[str] = field(default_factory=list[str])
+    tokens: list[str] = []
     read_only: ReadOnly | None = None
     second_file: Path | None = None
 
@@ -282,13 +276,9 @@ def write_story(path: Path, rows: Rows, *, instead: RowFile | None = None) -> Ro
     """
     part = path.with_name(f".{paths.shortened(path.name, LONGEST_NAME)}.{os.getpid()}.part")
     token = (instead and instead.token) or token_hex(8)
+    data = line({"srbwriter": VERSION}) + batch_of(rows, token, summary_of(rows))
     try:
-        with open(part, "wb", opener=paths.open_own) as file:
-            file.write(line({"srbwriter": VERSION}))
-            file.writelines(lines(rows, token, summary_of(rows)))
-            file.flush()
-            os.fsync(file.fileno())
-            end = file.tell()
+        paths.write_durable(part, data, paths.open_own)
         if instead is None:
             place(part, path)
         elif instead.is_ours():
@@ -298,7 +288,7 @@ def write_story(path: Path, rows: Rows, *, instead: RowFile | None = None) -> Ro
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     finally:
         part.unlink(missing_ok=True)
-    return RowFile(path, rows, token, end, end, state_of(path))
+    return RowFile(path, rows, token, len(data), len(data), state_of(path))
 
 
 def write_second(path: Path, rows: Rows) -> RowFile:
@@ -354,7 +344,7 @@ def read(path: Path, *, torn: bool | None = None) -> RowFile:
 def last_batch(path: Path) -> RowFile:
     """Return token and summary of the last batch, without reading the file if it ends well."""
     with path.open("rb") as file:
-        file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
+        file.seek(max(os.fstat(file.fileno()).st_size - 8192, 0))  # the last line is in what follows
         tail = file.read()
     match _value_of(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
         case ["end", str(token), summary]:
@@ -495,7 +485,7 @@ class Journal:
         """Write what is pending and ``rows``, which is empty then, behind what the file holds."""
         if rows:
             self._token = token_hex(8)
-            batch = b"".join(lines(rows, self._token, self._summary() | {"held": self.file.token}))
+            batch = batch_of(rows, self._token, self._summary() | {"held": self.file.token})
             self._keep(batch)
             self._pending += batch
             rows.clear()
@@ -504,7 +494,7 @@ class Journal:
                 self._write_whole()
             elif self._pending:
                 self.file.append(self._pending, self._token)
-                self._keep(b"".join(lines({}, self._token, {"held": self._token})))
+                self._keep(batch_of({}, self._token, {"held": self._token}))
         self._pending = b""
 
     def _keep(self, batch: bytes) -> None:

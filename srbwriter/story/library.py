@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -23,6 +21,7 @@ from srbwriter.story.journal import LONGEST_NAME, SUFFIX, FileLock, RowFile, num
 from srbwriter.story.model import ROOT, DamagedStory, FileError, NotAStory, NotSaved, ReadOnly, counted
 from srbwriter.story.node import Node
 from srbwriter.story.tree import Rows
+from srbwriter.story.upgrade import copy_old
 
 MOST_RECENT = 30
 KEEP_DAYS = 14
@@ -47,10 +46,9 @@ def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = No
             try:
                 path.open("r+b").close()
                 lock = FileLock(path)
-            except BlockingIOError as error:
-                why = ReadOnly("in use", f"{said}: it {error.strerror}")
             except OSError as error:
-                why = ReadOnly("closed", f"{said}: {error.strerror}")
+                reason = "in use" if isinstance(error, BlockingIOError) else "closed"
+                why = ReadOnly(reason, f"{said}: {journal.in_brief(error)}")
         file = journal.read(path, torn=torn)
         if file.problem:
             if lost := hang_below_root(file.rows):
@@ -107,7 +105,7 @@ def _bring_up_to_date(file: RowFile) -> RowFile:
         order = {held: -1} | {token: place for place, token in enumerate(kept.tokens)}
         if order.get(file.token, -2) >= order[held]:
             file.rows, summary = rows, journal.summary_of(rows)
-            file.append(b"".join(journal.lines(kept.rows, kept.token, summary)), kept.token)
+            file.append(journal.batch_of(kept.rows, kept.token, summary), kept.token)
         else:
             hang_below_root(rows)
             file.second_file = journal.write_second(path, rows).path
@@ -135,8 +133,7 @@ def hang_below_root(rows: Rows) -> int:
 # -- lists -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StoryInfo:
+class StoryInfo(NamedTuple):
     """A story as shown in a list; ``words`` counts the current path. ``problem`` says why it has none."""
 
     path: Path
@@ -299,7 +296,5 @@ def copy_story(source: Path, target: Path, **values: str) -> Path:
         if file.token or values:
             write_story(target, file.rows | {("value", key): value for key, value in values.items()})
         else:
-            for suffix in ("", "-wal", "-journal"):
-                with suppress(FileNotFoundError):
-                    shutil.copyfile(f"{source}{suffix}", f"{target}{suffix}")
+            copy_old(source, target)
     return target

@@ -25,28 +25,27 @@ from srbwriter.story.tree import Rows
 OLD = b"SQLite format 3\0"
 """How the files of versions before 8 begin."""
 
-_BOOKMARK, _CHAPTER, _VISITED = 1, 2, 4
-_NODES = f"""
-    SELECT node.id, parent, place, state, author, text, runs, coalesce(model, ''), coalesce(sampling, '{{}}'),
-        seed, coalesce(finish, ''), flags & {_BOOKMARK} > 0, flags & {_VISITED} > 0, coalesce(title, ''),
-        coalesce(note, ''), coalesce(tags, ''), coalesce(settings, '{{}}'), coalesce(meta, '{{}}'),
-        coalesce(created, 0.0), flags & {_CHAPTER}
+_NODES = """
+    SELECT node.id, parent, place, state, author, text, runs, coalesce(model, ''), coalesce(sampling, '{}'),
+        seed, coalesce(finish, ''), flags & 1 > 0, flags & 4 > 0, coalesce(title, ''), coalesce(note, ''),
+        coalesce(tags, ''), coalesce(settings, '{}'), coalesce(meta, '{}'), coalesce(created, 0.0), flags & 2
     FROM node JOIN body USING (id) LEFT JOIN recipe ON recipe.id = body.recipe ORDER BY node.id"""
 _GONE = "head", "touched", "written", "gaps"
 """Values that have no meaning any more."""
 
 
-def read_old(path: Path) -> Rows:
-    """Read a story of an older version, with the log beside it: nothing, if it is damaged.
+def copy_old(path: Path, target: Path, logs: tuple[str, ...] = ("-wal", "-journal")) -> None:
+    """Copy a story of an older version, with the logs beside it. Raises OSError."""
+    for suffix in ("", *logs):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}{suffix}", f"{target}{suffix}")
 
-    Raises OSError.
-    """
+
+def read_old(path: Path) -> Rows:
+    """Read a story of an older version: nothing, if it is damaged. Raises OSError."""
     with tempfile.TemporaryDirectory(prefix="srbwriter-") as folder:
         for logs in (("-wal", "-journal"), ()):  # a log may be of another file
-            copy = Path(folder) / f"{len(logs)}.srbw"
-            for suffix in ("", *logs):
-                with suppress(FileNotFoundError):
-                    shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+            copy_old(path, copy := Path(folder) / f"{len(logs)}.srbw", logs)
             with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as db:
                 if db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
                     return _rows(db)
@@ -65,9 +64,7 @@ def _rows(db: sqlite3.Connection) -> Rows:
         if is_chapter:
             chapters[node.id], node.title = node.title, ""
     place_headings(nodes, chapters)
-    rows: Rows = {("node", number): node for number, node in nodes.items()} | {
-        ("value", "uuid"): str(uuid4())
-    }
+    rows: Rows = {("value", "uuid"): str(uuid4())} | {("node", n): node for n, node in nodes.items()}
     for key, value in db.execute("SELECT key, json FROM value"):
         if key not in _GONE:
             rows["value", key] = json.loads(value)
