@@ -106,11 +106,10 @@ def numbered(folder: Path, stem: str) -> Path:
 
 def state_of(file: Path | int) -> tuple[int, ...] | None:
     """Return device, inode, size and time of change of a file; None if it does not exist."""
-    try:
+    with suppress(OSError):
         stat = os.stat(file)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+        return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+    return None
 
 
 def lock_of(path: Path) -> Path:

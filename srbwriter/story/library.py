@@ -177,11 +177,10 @@ def free_path(folder: Path, title: str) -> Path:
 
 def recent_stories() -> list[Path]:
     """Return the files of recently opened stories, newest first."""
-    try:
+    with suppress(OSError, ValueError, TypeError, KeyError):
         rows = json.loads(paths.recent_file().read_text("utf-8"))
         return [path for row in rows if (path := Path(row["path"])).exists()]
-    except (OSError, ValueError, TypeError, KeyError):
-        return []
+    return []
 
 
 def remember(path: Path) -> None:
@@ -215,7 +214,8 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
     target = folder / f"{time.strftime('day %Y-%m-%d', time.localtime(now))}{SUFFIX}"
     if not target.exists():
         copy_story(source, target)
-    for old in [copy for copy in backups(folder) if not copy.name][keep:]:
+    others = [copy for copy in backups(folder) if not copy.name and copy.path != target]
+    for old in others[keep - 1 :]:
         old.path.unlink(missing_ok=True)
 
 
@@ -243,11 +243,12 @@ def restore(copy: Backup, folder: Path) -> Path:
     A deleted story comes back to its place, and leaves the copies. Any other copy becomes a story in
     ``folder`` whose title says when it was made, so that two stories never have one title. Raises FileError.
     """
-    original = open_story(copy.path, readonly=True).rows.get(("value", "place"))
-    if copy.name == DELETED and original and not Path(original).exists():
-        copy_story(copy.path, Path(original))
+    place = open_story(copy.path, readonly=True).rows.get(("value", "place"))
+    original = Path(place or free_path(folder, copy.title))
+    if copy.name == DELETED and not original.exists():
+        copy_story(copy.path, original)
         copy.path.unlink()
-        return Path(original)
+        return original
     title = f"{copy.title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
     return copy_story(copy.path, free_path(folder, title), title=title, uuid=str(uuid4()))
 
