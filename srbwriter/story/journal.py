@@ -513,10 +513,9 @@ class Journal:
     def _write_whole(self) -> None:
         """Write the story as it is in memory: anew, in the place of a deleted file, or to a second one."""
         first, rows = self.file, self._whole()
-        if not first.path.exists():
-            file = write_story(first.path, rows)
-        elif first.is_ours():
-            file = write_story(first.path, rows, instead=first)
+        there = first.path.exists()
+        if not there or first.is_ours():
+            file = write_story(first.path, rows, instead=first if there else None)
         else:
             file = write_second(first.path, rows)
             file.lock = FileLock(file.path)

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import journal
-from srbwriter.story.journal import LONGEST_NAME, SUFFIX, FileLock, RowFile, numbered, saving, write_story
+from srbwriter.story.journal import SUFFIX, FileLock, RowFile, in_brief, numbered, saving, write_story
 from srbwriter.story.model import ROOT, DamagedStory, FileError, NotAStory, NotSaved, ReadOnly, counted
 from srbwriter.story.node import Node
 from srbwriter.story.tree import Rows
@@ -48,7 +48,7 @@ def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = No
                 lock = FileLock(path)
             except OSError as error:
                 reason = "in use" if isinstance(error, BlockingIOError) else "closed"
-                why = ReadOnly(reason, f"{said}: {journal.in_brief(error)}")
+                why = ReadOnly(reason, f"{said}: {in_brief(error)}")
         file = journal.read(path, torn=torn)
         if file.problem:
             if lost := hang_below_root(file.rows):
@@ -67,7 +67,7 @@ def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = No
             file.lock, lock = lock, None
         return file
     except OSError as error:
-        raise NotAStory(path, journal.in_brief(error)) from error
+        raise NotAStory(path, in_brief(error)) from error
     finally:
         if lock is not None:
             lock.close()
@@ -149,10 +149,8 @@ def info(path: Path) -> StoryInfo:
     try:
         last = journal.last_batch(path)
         problem = "is damaged" if last.problem else ""
-    except OSError as error:
-        problem = f"cannot be read: {journal.in_brief(error)}"
-    except FileError as error:
-        problem = error.problem
+    except (OSError, FileError) as error:
+        problem = error.problem if isinstance(error, FileError) else f"cannot be read: {in_brief(error)}"
     title, words = last.summary.get("title") or path.stem, last.summary.get("words", 0)
     *_, changed = journal.state_of(path) or (0,)
     return StoryInfo(path, title, words, changed / 1e9, problem)
@@ -167,7 +165,7 @@ def stories(folder: Path) -> list[StoryInfo]:
 def file_name(title: str) -> str:
     """Return a readable file name, without suffix, for a story called ``title``."""
     words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
-    return paths.shortened(words, LONGEST_NAME) or "story"
+    return paths.shortened(words, journal.LONGEST_NAME) or "story"
 
 
 def free_path(folder: Path, title: str) -> Path:
@@ -221,7 +219,7 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None, **values: str) -> Path:
     """Make a named copy, which stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
-    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], LONGEST_NAME)
+    slug = paths.shortened(re.sub(r"[^\w .,()-]+", "_", name).strip()[:80], journal.LONGEST_NAME)
     stem = time.strftime("named %Y-%m-%d %H.%M.%S ", time.localtime(now)) + (slug or "snapshot")
     return copy_story(source, numbered(folder, stem), **values)
 
