@@ -387,7 +387,7 @@ class Journal:
         self, file: RowFile, whole: Callable[[], Rows], summary: Callable[[], JsonObject],
         moved: Callable[[Path], object],
     ) -> None:  # fmt: skip
-        self.file = file
+        self.file, self._kept = file, changes_of(file.path)
         self._whole, self._summary, self._moved = whole, summary, moved
         file.rows = {}
         self._pending, self._token = b"", ""  # batches that the file has not taken, and their last token
@@ -407,7 +407,7 @@ class Journal:
             self._since = self._since or now
             self._due = min(self._due, now + DELAY_SECONDS)
             self._waiting |= rows
-            if self._thread.ident is None:
+            if self._thread.ident is None and not self._closing:
                 self._thread.start()
             self._wake.notify_all()
 
@@ -415,8 +415,7 @@ class Journal:
     def state(self) -> SaveState:
         with self._wake:
             age = time.monotonic() - self._since if self._since is not None else 0.0
-            kept = changes_of(self.file.path)
-            rescue = kept if self._trouble is not None and kept.exists() else None
+            rescue = self._kept if self._trouble is not None and self._kept.exists() else None
             return SaveState(self._since is None, age, self._trouble, rescue)
 
     def flush(self) -> None:
@@ -440,7 +439,7 @@ class Journal:
             self._thread.join()
         if self.file.lock is not None:
             if self._trouble is None:
-                changes_of(self.file.path).unlink(missing_ok=True)
+                self._kept.unlink(missing_ok=True)
             self.file.lock.close()
             self.file.lock = None
         if self._trouble is not None:
@@ -498,17 +497,16 @@ class Journal:
 
     def _keep(self, batch: bytes) -> None:
         """Keep a batch on the writer's own disk too, behind those that the file has not taken."""
-        path = changes_of(self.file.path)
         try:
-            paths.make_folder(path.parent)
-            with open(path, "ab", opener=paths.open_own) as kept:
+            paths.make_folder(self._kept.parent)
+            with open(self._kept, "ab", opener=paths.open_own) as kept:
                 kept.write(batch if kept.tell() else self._pending + batch)
                 kept.flush()
                 if self._trouble is not None:
                     os.fsync(kept.fileno())
         except OSError as error:
             log.warning("changes are not kept beside the story's file: %s", error)
-            path.unlink(missing_ok=True)
+            self._kept.unlink(missing_ok=True)
 
     def _write_whole(self) -> None:
         """Write the story as it is in memory: anew, in the place of a deleted file, or to a second one."""
@@ -519,8 +517,9 @@ class Journal:
         else:
             file = write_second(first.path, rows)
             file.lock = FileLock(file.path)
-        for path in (first.path, file.path):
-            changes_of(path).unlink(missing_ok=True)
+        kept, self._kept = self._kept, changes_of(file.path)
+        for path in (kept, self._kept):
+            path.unlink(missing_ok=True)
         self.file, file.rows, file.lock = file, {}, file.lock or first.lock
         if file.path != first.path:
             if first.lock is not None:
