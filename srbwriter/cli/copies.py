@@ -67,7 +67,7 @@ def _list(named: str | None, *, as_json: bool) -> None:
             with Story.open(find_story(named), readonly=True) as story:
                 found = backups(story.backup_folder(paths.backup_dir()))
         except Failure:
-            found = [copy for copy in found if copy.title.casefold() == named.casefold()]
+            found = [c for c in found if library.info(c.path).title.casefold() == named.casefold()]
             if not found:
                 raise
     found.sort(key=lambda copy: copy.at, reverse=True)
@@ -77,7 +77,8 @@ def _list(named: str | None, *, as_json: bool) -> None:
         rows = [("made", "story", "name", "copy")]
         for copy in found:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.at))
-            rows.append((made, copy.title, copy.name or "daily", shlex.quote(str(copy.path))))
+            title = library.info(copy.path).title
+            rows.append((made, title, copy.name or "daily", shlex.quote(str(copy.path))))
         print(columns(rows))
     else:
         say("there are no copies" + (f" of {named}; `srbwriter backup make` makes one" if named else ""))

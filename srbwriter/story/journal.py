@@ -377,6 +377,8 @@ class SaveState(NamedTuple):
 class Journal:
     """Writes the rows of a story behind it, to ``file``, whose lock is released with the journal.
 
+    ``put``, ``state``, ``flush`` and ``close`` are for any thread. The rest is what its own thread does.
+
     Args:
         whole: returns all rows of the story in memory.
         summary: returns what a list of stories shows, as the story is now.
@@ -397,8 +399,6 @@ class Journal:
         self._due, self._closing = inf, False  # when the next write begins, and whether it is the last
         self._trouble: NotSaved | None = None
         self._thread = threading.Thread(target=self._run, name="srbwriter-journal", daemon=True)
-
-    # for the story, on any thread
 
     def put(self, rows: Rows) -> None:
         """Write ``rows`` behind what was put before."""
@@ -444,8 +444,6 @@ class Journal:
             self.file.lock = None
         if self._trouble is not None:
             raise self._trouble
-
-    # the thread
 
     def _run(self) -> None:
         last = False

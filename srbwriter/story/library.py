@@ -59,8 +59,7 @@ def open_story(path: Path, *, readonly: bool = False, lock: FileLock | None = No
                 with saving(path):
                     file = _bring_up_to_date(file)
             except NotSaved as error:  # the disk takes nothing now
-                words = f"{said}: {error.problem}; its last words are kept until there is room"
-                why = ReadOnly("closed", words)
+                why = ReadOnly("closed", f"{said}: {error.problem}; its last words are kept")
         file.rows = {key: row for key, row in file.rows.items() if row is not None}
         file.read_only = why
         if why is None:
@@ -199,10 +198,6 @@ class Backup(NamedTuple):
     name: str
     at: float
 
-    @property
-    def title(self) -> str:
-        return info(self.path).title
-
 
 def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> None:
     """Make today's copy unless it exists; remove the oldest daily ones beyond ``keep``.
@@ -242,12 +237,12 @@ def restore(copy: Backup, folder: Path) -> Path:
     ``folder`` whose title says when it was made, so that two stories never have one title. Raises FileError.
     """
     place = open_story(copy.path, readonly=True).rows.get(("value", "place"))
-    original = Path(place or free_path(folder, copy.title))
+    original = Path(place or free_path(folder, info(copy.path).title))
     if copy.name == DELETED and not original.exists():
         copy_story(copy.path, original)
         copy.path.unlink()
         return original
-    title = f"{copy.title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
+    title = f"{info(copy.path).title} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
     return copy_story(copy.path, free_path(folder, title), title=title, uuid=str(uuid4()))
 
 
@@ -277,8 +272,8 @@ def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     """
     if uuid:
         return folder / str(uuid)
-    title, copies = info(file).title, (copy for own in folder.glob("*/") for copy in backups(own)[:1])
-    return next((copy.path.parent for copy in copies if copy.title == title), folder / file.stem)
+    title, newest = info(file).title, (copy.path for own in folder.glob("*/") for copy in backups(own)[:1])
+    return next((copy.parent for copy in newest if info(copy).title == title), folder / file.stem)
 
 
 def copy_story(source: Path, target: Path, **values: str) -> Path:

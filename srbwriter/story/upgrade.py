@@ -30,8 +30,6 @@ _NODES = """
         seed, coalesce(finish, ''), flags & 1 > 0, flags & 4 > 0, coalesce(title, ''), coalesce(note, ''),
         coalesce(tags, ''), coalesce(settings, '{}'), coalesce(meta, '{}'), coalesce(created, 0.0), flags & 2
     FROM node JOIN body USING (id) LEFT JOIN recipe ON recipe.id = body.recipe ORDER BY node.id"""
-_GONE = "head", "touched", "written", "gaps"
-"""Values that have no meaning any more."""
 
 
 def copy_old(path: Path, target: Path, logs: tuple[str, ...] = ("-wal", "-journal")) -> None:
@@ -65,12 +63,10 @@ def _rows(db: sqlite3.Connection) -> Rows:
             chapters[node.id], node.title = node.title, ""
     place_headings(nodes, chapters)
     rows: Rows = {("value", "uuid"): str(uuid4())} | {("node", n): node for n, node in nodes.items()}
-    for key, value in db.execute("SELECT key, json FROM value"):
-        if key not in _GONE:
-            rows["value", key] = json.loads(value)
-    for day, grown, seconds in db.execute("SELECT day, typed + picked, seconds FROM progress"):
-        rows["day", day] = Progress(grown, seconds)
-    return rows
+    values = db.execute("SELECT key, json FROM value WHERE key NOT IN ('head', 'touched', 'written', 'gaps')")
+    rows |= {("value", key): json.loads(value) for key, value in values}
+    days = db.execute("SELECT day, typed + picked, seconds FROM progress")
+    return rows | {("day", day): Progress(*done) for day, *done in days}
 
 
 def place_headings(nodes: dict[NodeId, Node], chapters: dict[NodeId, str]) -> None:
