@@ -215,11 +215,9 @@ class App(FailingApp):
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""
         wanted, before = self.preferences[options.THEME], self.theme
-        if wanted in self.available_themes:
-            self.show_theme(wanted)
-            return
-        self.show_theme(themes.DEFAULT)
-        if self.theme != before:
+        known = wanted in self.available_themes
+        self.show_theme(wanted if known else themes.DEFAULT)
+        if not known and self.theme != before:
             words = f"There is no theme {wanted!r}; showing {themes.DEFAULT}. Theme in the menu lists them."
             self.notes.append(words)
 

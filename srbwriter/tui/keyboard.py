@@ -48,7 +48,9 @@ class Keyboard:
     def open(self) -> None:
         """Start delivering, now that the first screen is up; keys that were pressed before go to it."""
         self._open = True
-        self._start()
+        if self._task is not None:  # it waits for what the key did that led here
+            self._task.cancel()
+        self._task = asyncio.create_task(self._run(opens=True))
 
     def hold(self) -> None:
         """Keep all keys from now on for the screen that calls :meth:`open` next."""
@@ -70,7 +72,9 @@ class Keyboard:
         if self._open and self._waiting and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
 
-    async def _run(self) -> None:
+    async def _run(self, opens: bool = False) -> None:
+        if opens:  # the screen may have begun to open a dialog, which gets the first key
+            await self._settled(self._app.screen)
         while self._open and self._waiting:
             if self._app.focused is None:  # a screen has just been opened, perhaps by the story itself
                 await self._settled(self._app.screen)
@@ -145,7 +149,7 @@ class Keyboard:
             if isinstance(app.screen, CommandPalette):  # enter is for what it finds
                 searches = [worker for worker in app.workers if worker.node is app.screen]
                 await app.workers.wait_for_complete(searches)  # pyright: ignore[reportUnknownMemberType]
-            changed = before != (app.screen, app.focused)
+            changed = before != (app.screen, app.focused) or not app.screen.is_mounted
             target, chains = app.focused or app.screen, _CHAINS if changed else chains - 1
 
 

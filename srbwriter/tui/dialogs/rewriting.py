@@ -87,7 +87,7 @@ class RewriteView(Page[None]):
         for branch in branches:
             self._lengths[branch.index] = len(branch.text)
             best = variants is not None and variants.done and variants.best == branch.index
-            head = f"\n{branch.index + 1} {state_sign(branch)}{', the best' if best else ''}\n"
+            head = f"\n{branch.index + 1} {state_sign(branch)}".rstrip() + (", the best\n" if best else "\n")
             parts.append((head, "bold $primary" if best else "$text-muted"))
             parts.append((f"{self._rewriting.shown(branch.index).strip()}\n", ""))
         content = Content.assemble(*parts)

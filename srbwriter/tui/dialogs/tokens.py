@@ -43,7 +43,7 @@ class TokenView(Bar[None]):
     DEFAULT_CSS = """
     TokenView.-branch { align: center top; }
     TokenView #here { text-style: bold; }
-    TokenView OptionList { height: auto; max-height: 25vh; border: none; padding: 0; background: $panel; }
+    TokenView OptionList { border: none; padding: 0; background: $panel; }
     TokenView Footer { display: block; }
     """
 
@@ -148,6 +148,7 @@ class TokenView(Bar[None]):
         if others != self._listed:
             self._listed, listing = others, self.query_one(OptionList)
             listing.set_options(Content(f"{percent(one.logprob):>6}  {one.shown}") for one in others)
+            listing.styles.height = min(len(others), self.size.height // 4)
             listing.highlighted = next((at for at, one in enumerate(others) if one.id != own), None)
 
     @property

@@ -36,6 +36,7 @@ _NAMES = {
 class ContextView(Dialog[None]):
     """Shows the parts of the context with their sizes and text. The request to the model is edited here."""
 
+    BADGE = "CONTEXT"
     OPENED_BY = "context"
     HEADING = "What the model sees; grey between ⟨ ⟩: no room"
 
@@ -107,7 +108,7 @@ def budget(context: PromptAccount) -> Content:
     parts += [(f"{problem[0].upper()}{problem[1:]}\n", "$text-warning") for problem in context.problems]
     for part in _rows(context.parts):
         if part.fits:
-            parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))
+            parts.append((f"  {part.source:<22}{counted(part.tokens, 'token'):>14}\n", ""))
         else:  # left out, so it was never tokenised
             words = counted(count(part.text).words, "word")
             parts.append((f"  {part.source:<22}{words:>14} without room\n", "$text-muted"))

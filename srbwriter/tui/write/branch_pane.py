@@ -129,11 +129,6 @@ class BranchPane(Prose, inherit_bindings=False):
             self.refresh(Region(0, 0, self.size.width, 1))
             self.update()  # what was killed is dim
 
-    @property
-    def _killed(self) -> bool:
-        branch = self.branch
-        return branch is not None and branch.finish_reason is FinishReason.KILLED and not branch.live
-
     def _compose_head(self) -> str:
         branch = self.branch
         if branch is None:
@@ -171,7 +166,8 @@ class BranchPane(Prose, inherit_bindings=False):
         return (self.thoughts.end or 0) - len(self._half)
 
     def _marks(self, start: int, end: int) -> Iterator[Mark]:
-        if self.stale or self._killed:
+        branch = self.branch
+        if self.stale or (branch and branch.finish_reason is FinishReason.KILLED and not branch.live):
             yield start, end, "dim"
         elif self.tints is not None and self.branch is not None:
             shift = self._offset
