@@ -76,8 +76,6 @@ class Keyboard:
         if opens:  # the screen may have begun to open a dialog, which gets the first key
             await self._settled(self._app.screen)
         while self._open and self._waiting:
-            if self._app.focused is None:  # a screen has just been opened, perhaps by the story itself
-                await self._settled(self._app.screen)
             event = self._next()
             target: DOMNode = self._app.focused or self._app.screen
             try:
