@@ -673,7 +673,7 @@ class Session:
 
     def set_text(self, text: str) -> None:
         """Change the text to ``text``."""
-        self.story.set_text(text)
+        self.story.replace(Edit(0, self.story.chars(self.node), text))
         self._keep_screen()
         self._text_changed()
 

@@ -205,6 +205,15 @@ def _value_of(raw: bytes) -> Any:
         return json.loads(body.decode("utf-8", "surrogatepass"))
 
 
+def _row_of(table: str, row: Any) -> Any:
+    """Return a row as it is in memory; None for one that is gone, or an action in an unreleased form."""
+    if table == "node" and isinstance(row[15], str):  # tags in that form
+        row[15] = row[15].split("\n") if row[15] else []
+    with suppress(msgspec.ValidationError):
+        return row and msgspec.convert(row, _TYPES[table])
+    return None
+
+
 def summary_of(rows: Rows) -> JsonObject:
     """Return what a list of stories shows."""
     here, texts = rows.get(("value", "current"), ROOT), list[str]()
@@ -318,7 +327,7 @@ def read(path: Path, *, torn: bool | None = None) -> RowFile:
                     found.tokens.append(token)
                     found.whole, found.end, found.summary = found.whole or at, at, as_object(summary)
                 case [str(table), int() | str() as key, row]:
-                    batch[intern(table), key] = row if row is None else msgspec.convert(row, _TYPES[table])
+                    batch[intern(table), key] = _row_of(table, row)
                 case {"srbwriter": int(version)}:
                     if version > VERSION:
                         raise NotAStory(path, f"is of story version {version} — install a newer srbwriter")

@@ -256,15 +256,6 @@ def backups(folder: Path) -> list[Backup]:
     return sorted(found, key=lambda copy: (copy.at, copy.path.name), reverse=True)
 
 
-def newest_good(folder: Path) -> Backup | None:
-    """Return the newest copy in ``folder`` that can be read whole."""
-    for copy in backups(folder):
-        with suppress(FileError, OSError):
-            if not journal.read(copy.path).problem:
-                return copy
-    return None
-
-
 def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     """Return the subfolder of ``folder`` with the copies of the story in ``file``, also after the file moved.
 

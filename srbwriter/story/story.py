@@ -92,8 +92,7 @@ class Story(Tree, AbstractContextManager["Story"]):
     def open(cls, path: Path | str, *, readonly: bool = False) -> Story:
         """Open an existing story. If it cannot be written to, :attr:`read_only` says why.
 
-        Before a story of an older version is upgraded, a copy of it goes to the backups. Raises NotAStory,
-        TooNew, or NotSaved without room for the upgrade.
+        Before a story of an older version is upgraded, a copy of it goes to the backups. Raises NotAStory.
         """
         return cls(open_story(Path(path), readonly=readonly))
 
@@ -147,7 +146,8 @@ class Story(Tree, AbstractContextManager["Story"]):
                 order += [n.id for n in below if n.state != State.ABSORBED or self.all_children(n.id)]
             nodes = {number: self.node(number) for number in order}
             title, author, language, uuid = self.properties.values()
-            return StoryDraft(nodes, self.current, title, author, language, uuid, self.values(), self.days())
+            values = {key[2:]: value for key, value in self._values.items() if key.startswith("x-")}
+            return StoryDraft(nodes, self.current, title, author, language, uuid, values, self.days())
 
     # -- the story ---------------------------------------------------------------------------------
 

@@ -58,9 +58,6 @@ IDLE_SECONDS = 300.0
 PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
 
-UNIT_CHARS = 160
-"""An action holds at most about this much typing, and ends at the end of a word."""
-
 LONGEST = 32_000
 """Characters of a person's node, about: what is typed behind more begins a node of its own."""
 
@@ -247,7 +244,8 @@ class Tree:
         ``undone`` is its state while the action is undone.
         """
         made: JsonObject = {name: getattr(like, name) for name in _MADE} if like else {}
-        fields = {"place": self.last_place(parent)} | made | fields
+        last = max((self._nodes[n].place for n in self._children.get(parent, ())), default=-1)
+        fields = {"place": last + 1} | made | fields
         node = Node(self._next, parent, author=author, created=time.time(), **fields)
         node.spans = spans
         self._next += 1
@@ -345,11 +343,6 @@ class Tree:
                 self._typing = min(first, start), last, self.typing_clock()
             return self.current
 
-    def set_text(self, text: str) -> NodeId:
-        """Make ``text`` the text up to the current node, as :meth:`replace` does."""
-        with self.together():
-            return self.replace(Edit(0, self.chars(self.current), text))
-
     def append(self, text: str) -> NodeId:
         """Type ``text`` at the end of the current node; return the node that holds it.
 
@@ -374,9 +367,8 @@ class Tree:
         start, end, _ = self._typing
         typed = text[start:end]
         ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not edit.text.startswith(_ENDS)
-        full = len(typed) > UNIT_CHARS and typed[-1:].isspace()
         adjacent = start <= edit.end and edit.start <= end
-        return adjacent and (not (ended or full) or len(edit.text) <= edit.end - edit.start)
+        return adjacent and (not ended or len(edit.text) <= edit.end - edit.start)
 
     def _change(self, verb: str, edits: Sequence[Edit], inserted: Spans = (), *, again: bool = False) -> None:
         """Change the text by ``edits``, which insert words of the writer, or ``inserted`` by a model.
@@ -458,10 +450,6 @@ class Tree:
         """The number of the last action that was done and not undone; 0 at the beginning."""
         return int(self._values.get("done") or 0)
 
-    def last_place(self, parent: NodeId | None) -> int:
-        """Return a place after all children of ``parent``."""
-        return max((self._nodes[n].place for n in self._children.get(parent, ())), default=-1) + 1
-
     def __len__(self) -> int:
         """Count all nodes, including the root and those in the bin."""
         return len(self._nodes)
@@ -541,9 +529,6 @@ class Tree:
                 stack += reversed(self.children(found[-1]))
             return found
 
-    def bookmarks(self) -> list[NodeId]:
-        return [node for node in self.reading_order() if self._nodes[node].bookmark]
-
     def bin(self) -> list[NodeId]:
         """Return the topmost nodes in the bin, newest first."""
         with self.lock:
@@ -554,10 +539,6 @@ class Tree:
     def value(self, key: str, *, local: bool = False) -> object:
         """Return a value that an interface keeps under ``key``, or None."""
         return self._values.get(f"local-{key}" if local else f"x-{key}")
-
-    def values(self) -> JsonObject:
-        """Return what interfaces keep, but for what is local, by key."""
-        return {key[2:]: value for key, value in sorted(self._values.items()) if key.startswith("x-")}
 
     def days(self) -> dict[str, Progress]:
         """Return the progress by calendar day (ISO 8601), oldest first."""

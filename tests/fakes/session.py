@@ -172,7 +172,7 @@ class FakeSession:
         return self.story.text(self.node)
 
     def set_text(self, text: str) -> None:
-        self.story.set_text(text)
+        self.story.replace(Edit(0, self.story.chars(self.node), text))
 
     def undo(self) -> str:
         action = self.together(self.story.undo)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from srbwriter.story import Story
+from srbwriter.story import Edit, Story
 from srbwriter.story.model import Author
 from srbwriter.story.node import Node
 from srbwriter.story.spans import plain
@@ -27,6 +27,16 @@ def added(
         made = [story.add_node(parent, plain(text, author), author).id for text in texts]
         story.put("current", made[-1] if stand else story.current)
     return made
+
+
+def set_text(story: Story, text: str) -> int:
+    """Make ``text`` the text up to the current node; return where it ends."""
+    return story.replace(Edit(0, story.chars(story.current), text))
+
+
+def bookmarks(story: Story) -> list[int]:
+    """The bookmarked nodes in reading order."""
+    return [node for node in story.reading_order() if story.node(node).bookmark]
 
 
 def generated(story: Story, parent: int, *texts: str) -> list[int]:

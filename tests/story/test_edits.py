@@ -6,7 +6,7 @@ import pytest
 
 from srbwriter.story import Edit, Refused, Story
 from srbwriter.story.model import NodeId
-from tests.story.branches import generated, readable, sizes
+from tests.story.branches import generated, readable, set_text, sizes
 
 
 def line(story: Story, *texts: str) -> list[NodeId]:
@@ -101,7 +101,7 @@ def test_words_are_put_behind_an_end_that_is_cut_off(story: Story) -> None:
 def test_the_nodes_that_change(story: Story, old: list[str], new: list[str]) -> None:
     path = line(story, *old)
     before = readable(story)
-    assert story.set_text("".join(new)) == story.current
+    assert set_text(story, "".join(new)) == story.current
     assert texts(story) == new
     story.undo()
     assert readable(story) == before
@@ -118,9 +118,9 @@ def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
     before = readable(story)
     for text in ("One two thee", "One two three four"):
         with pytest.raises(Refused, match="still being written"):
-            story.set_text(text)
+            set_text(story, text)
     assert readable(story) == before
-    story.set_text("Ones two three")
+    set_text(story, "Ones two three")
     assert texts(story) == ["Ones ", "two three"]
 
 
@@ -132,7 +132,7 @@ def test_typing_on_is_one_action_in_a_take_and_over_several_nodes(story: Story, 
     line(story, "One ", "two ", "three ", "four ")
     before = readable(story)
     for text in texts:
-        story.set_text(f"{text} four ")
+        set_text(story, f"{text} four ")
     assert story.text(story.current) == f"{texts[-1]} four "
     after = readable(story)
     story.undo()
@@ -144,9 +144,9 @@ def test_typing_on_is_one_action_in_a_take_and_over_several_nodes(story: Story, 
 def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:
     line(story, "One ", "two ", "three ")
     before, text = readable(story), story.text(story.current)
-    story.set_text("One o two three ")
+    set_text(story, "One o two three ")
     assert story.today().words == 4
-    story.set_text(text)
+    set_text(story, text)
     assert readable(story) == before
     assert story.today().words == 3 and story.redo() is None
     action = story.undo()
@@ -156,7 +156,7 @@ def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:
 def test_an_edit_is_one_action_with_its_words(story: Story) -> None:
     line(story, "One ", "two ", "three ", "four ")
     assert story.today().words == 4
-    story.set_text("One and another four ")
+    set_text(story, "One and another four ")
     assert story.today().words == 4
     story.undo()
     assert story.today().words == 4

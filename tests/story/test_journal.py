@@ -333,3 +333,15 @@ def test_a_file_that_mostly_holds_what_was_replaced_is_written_anew(
         assert not story.replaced
     assert file.stat().st_size < size / 5
     assert text_in(file).startswith("x" * 20) and text_in(file).endswith("!")
+
+
+def test_rows_as_versions_before_the_release_wrote_them_are_read(file: Path) -> None:
+    """Tags were one text, and actions had other fields: these are not undone any more."""
+    node = [2, 1, 0, 0, "writer", "It poured.", None, "", {}, None, "", False, True, "", "", "a\nb"]
+    with file.open("ab") as rows:
+        rows.write(journal.line(["node", 2, node]))
+        rows.write(journal.line(["action", 1, [1, "edit", 1, 0.0, 1, 2, 2, 3, [[2, "made", 1, 0]]]]))
+        rows.write(journal.line(["end", "0123", {}]))
+    with Story.open(file) as story:
+        assert story.read_only is None and story.text(story.current) == "It poured."
+        assert story.node(2).tags == ("a", "b") and story.undo() is None

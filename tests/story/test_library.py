@@ -57,14 +57,6 @@ def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_p
     assert library.backups(story.backup_folder(tmp_path / "b"))[0].name == "before the storm"
 
 
-def test_a_copy_whose_middle_is_damaged_is_not_offered(story: Story, tmp_path: Path) -> None:
-    story.append("It rained on the quay.")
-    good, bad = (snapshot(story, tmp_path / "b", name) for name in ("a", "b"))
-    bad.write_bytes(bad.read_bytes().replace(b"quay", b"q\xff\xffy"))
-    found = library.newest_good(good.parent)
-    assert found is not None and found.path == good
-
-
 def test_copies_are_found_again_after_the_file_moved_and_where_its_mark_is_lost(
     story: Story, tmp_path: Path
 ) -> None:

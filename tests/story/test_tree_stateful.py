@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from srbwriter.story import ROOT, Edit, Refused, Story
 from srbwriter.story.model import NodeId, State
 from srbwriter.story.words import count
+from tests.story.branches import set_text
 from tests.story.machine import StoryMachine
 
 WORDS = st.text(alphabet="ab .\n—é😀", min_size=1, max_size=12)
@@ -169,7 +170,7 @@ class Writing(StoryMachine):
         node = self.a_node(pick)
         head = self.story.last_action
         self.story.mark(node, bookmark=bookmark)
-        assert (node in self.story.bookmarks()) == bookmark
+        assert self.story.node(node).bookmark == bookmark
         if self.story.last_action != head:
             self.acted()
 
@@ -262,7 +263,7 @@ class Editing(Writing):
         text = old[:start] + words + old[start + length :]
         try:
             self.stand_at(node)
-            end = self.story.set_text(text)
+            end = set_text(self.story, text)
         except Refused:
             assert self.streaming  # only what is being written takes no words
             return

@@ -8,7 +8,7 @@ import pytest
 
 from srbwriter.story import ROOT, Edit, Refused, Story
 from srbwriter.story.model import LoreEntry, StorySettings, Template
-from tests.story.branches import added, generated
+from tests.story.branches import added, bookmarks, generated
 
 # -- the tree ------------------------------------------------------------------------------------------
 
@@ -49,9 +49,9 @@ def test_ways_through_the_tree(story: Story) -> None:
     assert story.children(story.node(d).parent) == [c, d]
     story.mark(c, bookmark=True)
     story.mark(b, bookmark=True)
-    assert story.bookmarks() == [c, b]
+    assert bookmarks(story) == [c, b]
     story.delete(a)
-    assert story.bookmarks() == [b]
+    assert bookmarks(story) == [b]
 
 
 def test_unread_branches(story: Story) -> None:
@@ -157,17 +157,6 @@ def test_a_pause_ends_the_action(story: Story, clock: Clock) -> None:
     story.append("two")
     story.undo()
     assert story.text(story.current) == "one "
-
-
-def test_long_typing_is_undone_in_pieces_at_words(story: Story, clock: Clock) -> None:
-    for _ in range(100):
-        for key in "word ":
-            story.append(key)
-    undone = 0
-    while story.undo():
-        undone += 1
-        assert story.text(story.current)[-1:] in ("", " ")
-    assert 2 <= undone <= 5
 
 
 # -- taking --------------------------------------------------------------------------------------------

@@ -78,6 +78,16 @@ async def test_a_passage_in_which_one_bit_changed_is_lost_and_the_rest_goes_on_i
     assert file.read_bytes() == changed
 
 
+async def test_a_damaged_copy_is_not_offered(overwritten: Path, open_bench: OpenBench) -> None:
+    [good] = paths.backup_dir().glob("*/*.srbw")
+    later = good.with_name(good.name.replace("day ", "named ").replace(".srbw", " 23.59.59 later.srbw"))
+    later.write_bytes(good.read_bytes().replace(b'"node"', b'"no\xffe"', 1))
+    async with open_bench("") as bench:
+        await opened(bench, Confirm)
+        shown = visible(bench)
+        assert "2 known" in shown and " 00.00, which is whole" in shown
+
+
 async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
         await bench.press("escape")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key
 
+from tests.story.branches import bookmarks
 from tests.tui.conftest import OpenBench
 
 
@@ -55,7 +56,7 @@ async def test_the_branches_stay_when_what_is_undone_leads_nowhere_else(open_ben
         bench.session.story.mark(bench.session.node, bookmark=True)
         await bench.on_panes()
         await bench.press("ctrl+z")
-        assert bench.session.story.bookmarks() == [] and bench.session.text() == "It rained. Zebra."
+        assert bookmarks(bench.session.story) == [] and bench.session.text() == "It rained. Zebra."
         assert bench.texts() == texts
 
 

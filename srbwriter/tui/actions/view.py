@@ -60,7 +60,8 @@ async def search(screen: WriteScreen) -> None:
 @command(TREE, "Bookmarks")
 async def bookmarks(screen: WriteScreen) -> None:
     """Go to a bookmarked branch."""
-    nodes = screen.session.story.bookmarks()
+    story = screen.session.story
+    nodes = [node for node in story.reading_order() if story.node(node).bookmark]
     await _choose_node(screen, "Bookmarks", nodes, "Nothing is bookmarked yet.")
 
 

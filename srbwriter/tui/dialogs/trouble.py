@@ -7,15 +7,16 @@ import time
 
 from srbwriter import logs, paths
 from srbwriter.story import Story
-from srbwriter.story.library import Backup, backups, newest_good
-from srbwriter.story.model import counted
+from srbwriter.story.library import Backup, backups, open_story
+from srbwriter.story.model import FileError, counted
 
 
 def damage_question(story: Story) -> tuple[str, dict[str, str], Backup | None]:
     """Return what is left of a damaged story and what can be done: the question, its answers by key, and
     the newest copy that is whole."""
     folder = story.backup_folder(paths.backup_dir())
-    left, good = sum(node.count.words for node in story), newest_good(folder)
+    left, copies = sum(node.count.words for node in story), backups(folder)
+    good = next((copy for copy in copies if _is_whole(copy)), None)
     passages = counted(len(story), "passage")
     kept = f"{counted(left, 'word')} in {passages}" if left else "no word of it can be read"
     lines = [
@@ -24,10 +25,10 @@ def damage_question(story: Story) -> tuple[str, dict[str, str], Backup | None]:
         f"What is left: {kept}",
         f"What is lost: {story.damage}",
     ]
-    copies, named = len(backups(folder)), shlex.quote(str(story.file))
+    named = shlex.quote(str(story.file))
     lines += [
         "\nThe story is open for reading only, and its file is not changed.",
-        f"Copies: {copies or 'none'} known. In a shell, srbwriter backup list {named} shows them,",
+        f"Copies: {len(copies) or 'none'} known. In a shell, srbwriter backup list {named} shows them,",
         f"srbwriter backup restore makes a story of one, srbwriter check {named} says what was found.\n",
     ]
     answers: dict[str, str] = {}
@@ -37,6 +38,13 @@ def damage_question(story: Story) -> tuple[str, dict[str, str], Backup | None]:
     if left:
         answers["r"] = "continues in a copy beside it, with what is left"
     return "\n".join(lines), {**answers, "enter": "reads what is left"}, good
+
+
+def _is_whole(copy: Backup) -> bool:
+    try:
+        return not open_story(copy.path, readonly=True).problem
+    except FileError:
+        return False
 
 
 def crash_words(error: BaseException) -> str:
