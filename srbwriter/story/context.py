@@ -317,9 +317,7 @@ def _settle(
     placed anew, and lore that was not called again goes.
     """
     lines = [cut, *(line.start() for line in _LINE.finditer(story.text, cut))]
-    ideals = dict[str, int]()
-    for entry in entries:
-        ideals[entry.id] = next(filter(story.opens, lines[-max(entry.depth or 1, 1) :: -1]), cut)
+    ideals = {e.id: next(filter(story.opens, lines[-max(e.depth or 1, 1) :: -1]), cut) for e in entries}
     if all(
         key in old and old[key] <= lines[-1] and story.size(old[key]) <= story.size(ideal) + drift
         for key, ideal in ideals.items()

@@ -123,6 +123,13 @@ def changes_of(path: Path) -> Path:
     return paths.state_dir() / "changes" / f"{name}.srbw"
 
 
+def drop(*files: Path) -> None:
+    """Remove files, where that is possible."""
+    for file in files:
+        with suppress(OSError):
+            file.unlink()
+
+
 def remove(path: Path) -> None:
     """Remove a story file and what belongs to it, also what a killed program was writing."""
     parts = path.parent.glob(f".{escape(path.name)}.*.part")
@@ -142,11 +149,10 @@ def place(path: Path, target: Path) -> None:
         path.unlink()
 
 
-def move(path: Path, target: Path) -> Path:
-    """Move a closed story, and return its new path. Raises NotSaved, also where there is a file already."""
+def move(path: Path, target: Path) -> None:
+    """Move a closed story. Raises NotSaved, also where there is a file already."""
     with saving(target), closing(FileLock(path.resolve())):
         place(path, target)
-    return target
 
 
 class FileLock:
@@ -171,8 +177,7 @@ class FileLock:
             self._file.close()  # its last holder removed it meanwhile
 
     def close(self) -> None:
-        with suppress(OSError):
-            self.path.unlink()
+        drop(self.path)
         self._file.close()
 
 
@@ -251,8 +256,8 @@ class RowFile(msgspec.Struct):
         now = state_of(self.path)
         if now != self.seen:
             with suppress(NotAStory, OSError):
-                if last_batch(self.path).token == self.token:
-                    self.seen = now
+                if (found := last_batch(self.path)).token == self.token:
+                    self.seen, self.end = now, found.end  # an earlier copy may be longer
         return now == self.seen
 
     def append(self, batches: bytes, token: str) -> None:
@@ -350,13 +355,13 @@ def read(path: Path, *, torn: bool | None = None) -> RowFile:
 
 
 def last_batch(path: Path) -> RowFile:
-    """Return token and summary of the last batch, without reading the file if it ends well."""
+    """Return token, end and summary of the last batch, without reading the file if it ends well."""
     with path.open("rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - 8192, 0))  # the last line is in what follows
-        tail = file.read()
+        tail, end = file.read(), file.tell()
     match _value_of(tail[tail.rfind(b"\n", 0, -1) + 1 :]):
         case ["end", str(token), summary]:
-            return RowFile(path, token=token, summary=as_object(summary))
+            return RowFile(path, token=token, end=end, summary=as_object(summary))
         case _:
             return read(path)
 
@@ -402,6 +407,7 @@ class Journal:
         self._whole, self._summary, self._moved = whole, summary, moved
         file.rows = {}
         self._pending, self._token = b"", ""  # batches that the file has not taken, and their last token
+        self._gap = False  # whether one of them is not kept
         self._wake = threading.Condition()
         self._waiting: Rows = {}
         self._since: float | None = None  # the time of the oldest change that is not on the disk
@@ -424,7 +430,7 @@ class Journal:
     def state(self) -> SaveState:
         with self._wake:
             age = time.monotonic() - self._since if self._since is not None else 0.0
-            rescue = self._kept if self._trouble is not None and self._kept.exists() else None
+            rescue = self._kept if self._trouble is not None and state_of(self._kept) else None
             return SaveState(self._since is None, age, self._trouble, rescue)
 
     def flush(self) -> None:
@@ -448,7 +454,7 @@ class Journal:
             self._thread.join()
         if self.file.lock is not None:
             if self._trouble is None:
-                self._kept.unlink(missing_ok=True)
+                drop(self._kept)
             self.file.lock.close()
             self.file.lock = None
         if self._trouble is not None:
@@ -507,13 +513,16 @@ class Journal:
         try:
             paths.make_folder(self._kept.parent)
             with open(self._kept, "ab", opener=paths.open_own) as kept:
-                kept.write(batch if kept.tell() else self._pending + batch)
+                kept.write((b"\n" + self._pending) * self._gap + batch)  # behind what was torn
                 kept.flush()
                 if self._trouble is not None:
                     os.fsync(kept.fileno())
+            self._gap = False
         except OSError as error:
             log.warning("changes are not kept beside the story's file: %s", error)
-            self._kept.unlink(missing_ok=True)
+            self._gap = True
+            if self.file.token == self._token:  # which has all of them
+                drop(self._kept)
 
     def _write_whole(self) -> None:
         """Write the story as it is in memory: anew, in the place of a deleted file, or to a second one."""
@@ -525,10 +534,8 @@ class Journal:
             file = write_second(first.path, rows)
             file.lock = FileLock(file.path)
         kept, self._kept = self._kept, changes_of(file.path)
-        for path in (kept, self._kept):
-            path.unlink(missing_ok=True)
+        drop(kept, self._kept)
         self.file, file.rows, file.lock = file, {}, file.lock or first.lock
-        if file.path != first.path:
-            if first.lock is not None:
-                first.lock.close()
+        if first.lock is not None and first.lock is not file.lock:
+            first.lock.close()
             self._moved(file.path)

@@ -79,7 +79,7 @@ def create_story(path: Path, rows: Rows) -> RowFile:
         paths.make_folder(path.parent)
     file = write_story(path.resolve(), rows)
     file.lock = FileLock(file.path)
-    journal.changes_of(file.path).unlink(missing_ok=True)  # of a file that was here before
+    journal.drop(journal.changes_of(file.path))  # of a file that was here before
     return file
 
 
@@ -95,9 +95,8 @@ def _bring_up_to_date(file: RowFile) -> RowFile:
         folder = own_folder(file.rows.get(("value", "uuid")), path, paths.backup_dir())
         snapshot(path, folder, "before the upgrade from version 7")
         file = write_story(path, file.rows, instead=file)
-        for suffix in ("-wal", "-shm", "-journal"):
-            Path(f"{path}{suffix}").unlink(missing_ok=True)
-    with suppress(FileNotFoundError, FileError):
+        journal.drop(*(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm", "-journal")))
+    with suppress(FileNotFoundError, NotADirectoryError, FileError):
         kept = journal.read(kept.path, torn=True)
     if kept.tokens and kept.token not in file.tokens:
         rows, held = file.rows | kept.rows, kept.summary.get("held", "")
@@ -108,7 +107,7 @@ def _bring_up_to_date(file: RowFile) -> RowFile:
         else:
             hang_below_root(rows)
             file.second_file = journal.write_second(path, rows).path
-    kept.path.unlink(missing_ok=True)
+    journal.drop(kept.path)
     return file
 
 
@@ -208,8 +207,7 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
     if not target.exists():
         copy_story(source, target)
     others = [copy for copy in backups(folder) if not copy.name and copy.path != target]
-    for old in others[keep - 1 :]:
-        old.path.unlink(missing_ok=True)
+    journal.drop(*(old.path for old in others[keep - 1 :]))
 
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None, **values: str) -> Path:

@@ -56,8 +56,7 @@ class Story(Tree, AbstractContextManager["Story"]):
         """Return what a list of stories shows; as it was before, if a verb waits for the journal (ctrl+z)."""
         if self.lock.acquire(timeout=0.1):
             try:
-                words = self.words(self.current)
-                self._shown = {"title": self.title, "words": words}
+                self._shown = {"title": self.title, "words": self.words(self.current)}
             finally:
                 self.lock.release()
         return self._shown

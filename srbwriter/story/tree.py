@@ -152,7 +152,7 @@ class Tree:
                 self.end_typing()
                 raise
             finally:
-                self._changing = False
+                self._changing, self._action = False, None
             if self._old:
                 self.changes += 1
                 self._hand_over({(table, key): self._tables[table].get(key) for table, key in self._old})
@@ -176,10 +176,8 @@ class Tree:
                 self.end_typing()
             old = self._actions[number] if again else Action(name, node, self.clock(), here)
             action = self._action = copy(old)
-            try:
-                yield action
-            finally:
-                self._action = None
+            yield action
+            self._action = None
             action.later = self._next
             action.notes = [
                 (number, field, edit_between(new, old) if field == "text" else old)
@@ -188,11 +186,11 @@ class Tree:
             ]
             self.put("current", self.nearest_living(self.current))
             changed = bool(action.notes) or self.current != action.there
+            self._before = self._before if changed else {}
             if again or changed:
-                for gone in range(number + 1, max(self._actions, default=0) + 1):
+                for gone in (number - MOST_ACTIONS, *range(number + 1, max(self._actions, default=0) + 1)):
                     self._store("action", gone, None)
                 self._store("action", number, action if changed else None)
-                self._store("action", number - MOST_ACTIONS, None)
                 self.put("done", number if changed else number - 1)
             self._record(action.words - old.words, action.at)
 
@@ -362,7 +360,7 @@ class Tree:
 
     def _goes_on(self, edit: Edit, text: str) -> bool:
         """Whether ``edit`` of ``text`` is a part of the last action."""
-        if self._typing is None or self.typing_clock() - self._typing[2] > PAUSE_SECONDS:
+        if not self._before or self._typing is None or self.typing_clock() - self._typing[2] > PAUSE_SECONDS:
             return False
         start, end, _ = self._typing
         typed = text[start:end]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from srbwriter.story import Edit, Refused, Story
@@ -160,3 +162,27 @@ def test_an_edit_is_one_action_with_its_words(story: Story) -> None:
     assert story.today().words == 4
     story.undo()
     assert story.today().words == 4
+
+
+def test_keystrokes_that_were_taken_back_at_once_change_no_action_before(story: Story) -> None:
+    story.append("It rained.")
+    story.end_typing()
+    story.replace(Edit(2, 2, " never"))
+    story.end_typing()
+    end = story.chars(story.current)
+    story.append("a")
+    story.replace(Edit(end, end + 1, ""))
+    story.append("b")
+    for text in ("It never rained.", "It rained.", ""):
+        story.undo()
+        assert story.text(story.current) == text
+
+
+def test_keystrokes_can_be_taken_back_in_a_story_that_has_no_action(written: Path) -> None:
+    with Story.open(written) as opened:
+        draft = opened.draft()
+    with Story.from_draft(written.with_name("imported.srbw"), draft) as story:
+        end = story.chars(story.current)
+        for edit in (Edit(end, end, "a"), Edit(end, end + 1, ""), Edit(end, end, "b")):
+            story.replace(edit)
+        assert story.text(story.current)[end:] == "b"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from srbwriter import paths
 from srbwriter.story import Edit, NotSaved, Story, journal
 from srbwriter.story.journal import RowFile, changes_of, lock_of
 from srbwriter.story.library import backups, info, snapshot
@@ -233,6 +234,45 @@ def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
     assert text_in(file) == "It rained. It poured. It hailed." and not changes_of(file).exists()
 
 
+def test_what_is_kept_elsewhere_stays_when_there_is_no_room_either(
+    file: Path, full: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> None:
+        with changes_of(file).open("ab") as kept:
+            kept.write(b"torn")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    story = Story.open(file)
+    full(True)
+    for words in (" It poured.", " It hailed.", " It snowed."):
+        added(story, story.current, [words])
+        with monkeypatch.context() as both:
+            if "hailed" in words:
+                both.setattr(paths, "make_folder", refuse)
+            with pytest.raises(NotSaved):
+                story.flush()
+        assert b"poured" in changes_of(file).read_bytes()
+    with pytest.raises(NotSaved):
+        story.close()
+    full(False)
+    with Story.open(file) as again:
+        assert {node.text for node in again} >= {" It poured.", " It hailed.", " It snowed."}
+
+
+def test_a_story_is_saved_where_nothing_can_be_kept_beside_it(file: Path) -> None:
+    with Story.open(file) as story:
+        story.append(" It poured.")
+        story.flush()
+        folder = changes_of(file).parent
+        shutil.rmtree(folder)
+        folder.touch()
+        story.append(" It hailed.")
+        story.flush()
+        assert text_in(file) == "It rained. It poured. It hailed."
+    with Story.open(file) as story:
+        assert story.read_only is None
+
+
 # -- a second window -----------------------------------------------------------------------------------
 
 
@@ -333,6 +373,24 @@ def test_a_file_that_mostly_holds_what_was_replaced_is_written_anew(
         assert not story.replaced
     assert file.stat().st_size < size / 5
     assert text_in(file).startswith("x" * 20) and text_in(file).endswith("!")
+
+
+def test_a_copy_from_before_the_file_was_written_anew_is_written_behind(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SPARE", 2**16)
+    with Story.open(file) as story:
+        story.append(" It poured." * 2000)
+        story.flush()
+        for number in range(4):
+            story.replace(Edit(number, number, "x"))
+            story.flush()
+        copy = shutil.copy(file, file.with_name("copy"))
+        until(lambda: file.stat().st_size < copy.stat().st_size)
+        shutil.copy(copy, file)
+        story.append("!")
+        story.flush()
+    assert text_in(file).startswith("xxxxIt rained.") and text_in(file).endswith("!")
 
 
 def test_rows_as_versions_before_the_release_wrote_them_are_read(file: Path) -> None:
