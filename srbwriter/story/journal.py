@@ -252,10 +252,10 @@ class RowFile(msgspec.Struct):
     second_file: Path | None = None
 
     def is_ours(self) -> bool:
-        """Whether the file is still the one that was read or written last."""
+        """Whether the file is still the one that was read or written last. Raises OSError."""
         now = state_of(self.path)
         if now != self.seen:
-            with suppress(NotAStory, OSError):
+            with suppress(NotAStory, FileNotFoundError, NotADirectoryError):
                 if (found := last_batch(self.path)).token == self.token:
                     self.seen, self.end = now, found.end  # an earlier copy may be longer
         return now == self.seen

@@ -192,7 +192,7 @@ class FileError(StoryError):
 
 
 class NotAStory(FileError):
-    """The file is not a story, missing, or exists already."""
+    """The file is not a story, or missing."""
 
 
 class DamagedStory(FileError):

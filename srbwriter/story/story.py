@@ -78,12 +78,12 @@ class Story(Tree, AbstractContextManager["Story"]):
 
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
-        """Create a story file, and its folder. Raises NotAStory if it exists, NotSaved if that fails."""
+        """Create a story file, and its folder. Raises NotSaved if that fails, also if it exists."""
         return cls.from_draft(path, StoryDraft(title=" ".join(well_formed(title).split()) or Path(path).stem))
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
-        """Create a story file from a draft, which becomes the story. Raises NotAStory or NotSaved."""
+        """Create a story file from a draft, which becomes the story. Raises NotSaved."""
         with saving(Path(path)):
             return cls(create_story(Path(path), rows_of(draft)))
 

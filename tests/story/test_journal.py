@@ -259,6 +259,24 @@ def test_what_is_kept_elsewhere_stays_when_there_is_no_room_either(
         assert {node.text for node in again} >= {" It poured.", " It hailed.", " It snowed."}
 
 
+def test_a_file_that_cannot_be_read_for_a_moment_is_not_taken_for_another_one(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> RowFile:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Story.open(file) as story:
+        os.utime(file, (1, 1))
+        with monkeypatch.context() as broken:
+            broken.setattr(journal, "last_batch", refuse)
+            story.append(" It poured.")
+            with pytest.raises(NotSaved, match="Input/output error"):
+                story.flush()
+        story.flush()
+        assert (story.file, story.replaced) == (file, "")
+    assert text_in(file) == "It rained. It poured."
+
+
 def test_a_story_is_saved_where_nothing_can_be_kept_beside_it(file: Path) -> None:
     with Story.open(file) as story:
         story.append(" It poured.")
@@ -385,9 +403,10 @@ def test_a_copy_from_before_the_file_was_written_anew_is_written_behind(
         for number in range(4):
             story.replace(Edit(number, number, "x"))
             story.flush()
-        copy = shutil.copy(file, file.with_name("copy"))
+        copy = file.with_name("copy")
+        copied(file, copy)
         until(lambda: file.stat().st_size < copy.stat().st_size)
-        shutil.copy(copy, file)
+        copied(copy, file)
         story.append("!")
         story.flush()
     assert text_in(file).startswith("xxxxIt rained.") and text_in(file).endswith("!")
