@@ -99,7 +99,8 @@ def _bring_up_to_date(file: RowFile) -> RowFile:
     with suppress(FileNotFoundError, NotADirectoryError, FileError):
         kept = journal.read(kept.path, torn=True)
     if kept.tokens and kept.token not in file.tokens:
-        rows, held = file.rows | kept.rows, kept.summary.get("held", "")
+        same = kept.rows.get(("value", "uuid")) == file.rows.get(("value", "uuid"))  # else another story
+        rows, held = (file.rows if same else {}) | kept.rows, kept.summary.get("held", "")
         order = {held: -1} | {token: place for place, token in enumerate(kept.tokens)}
         if order.get(file.token, -2) >= order[held]:
             file.rows, summary = rows, journal.summary_of(rows)

@@ -62,7 +62,7 @@ class Story(Tree, AbstractContextManager["Story"]):
         return self._shown
 
     def _hand_over(self, rows: Rows) -> None:
-        self._journal.put(rows)
+        self._journal.put(rows | {("value", "uuid"): self._values.get("uuid")})  # whose rows they are
 
     def _say_replaced(self, ours: Path | None) -> None:
         words = f"Another program changed {self.file.name} while it was open here. That version stays there;"

@@ -531,8 +531,7 @@ class Tree:
         """Return the topmost nodes in the bin, newest first."""
         with self.lock:
             inside = {node.id for node in self._nodes.values() if node.state == State.BINNED}
-            tops = [n for n in inside if inside.isdisjoint(self.path(n)[:-1])]
-            return sorted(tops, reverse=True)
+            return sorted((n for n in inside if inside.isdisjoint(self.path(n)[:-1])), reverse=True)
 
     def value(self, key: str, *, local: bool = False) -> object:
         """Return a value that an interface keeps under ``key``, or None."""
