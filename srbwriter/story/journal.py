@@ -71,6 +71,7 @@ SPARE = 2**20
 
 _CURES = {
     errno.ENOENT: "there is no such file — check the name, and that its disk is there",
+    errno.ENAMETOOLONG: "the name is too long — choose a shorter one",
     errno.EISDIR: "is a folder — name a file in it",
     errno.EAGAIN: "the story is open in another window — close it there, and try again",
     errno.EEXIST: "a file of that name is already there — choose another name, or open it",

@@ -79,8 +79,7 @@ def create_story(path: Path, rows: Rows) -> RowFile:
         paths.make_folder(path.parent)
     file = write_story(path.resolve(), rows)
     file.lock = FileLock(file.path)
-    journal.drop(journal.changes_of(file.path))  # of a file that was here before
-    return file
+    return _bring_up_to_date(file)  # a file that was here before may have left words
 
 
 def _bring_up_to_date(file: RowFile) -> RowFile:

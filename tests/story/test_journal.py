@@ -174,6 +174,16 @@ def test_another_story_in_the_place_of_the_file_is_not_mixed_with_ours(file: Pat
         assert [node.text for node in ours] == ["It rained. Ours.", ""]
 
 
+def test_a_new_story_leaves_the_words_that_were_kept_for_another_one(file: Path) -> None:
+    """As where the disk of that one is not there."""
+    killed(file)
+    file.unlink()
+    with Story.create(file, "Snow") as story:
+        assert len(story) == 1 and story.file == file
+    assert text_in(file) == "" and not changes_of(file).exists()
+    assert text_in(file.with_name("rain-your-version.srbw")) == "It rained. Ours."
+
+
 def test_a_file_that_was_deleted_is_written_again(file: Path) -> None:
     with Story.open(file) as story:
         file.unlink()
