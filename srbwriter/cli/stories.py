@@ -1,4 +1,4 @@
-"""The commands new, list, info, rename and check; and finding a story by name. They need no model."""
+"""The commands new, list, info and check; and finding a story by name. They need no model."""
 
 from __future__ import annotations
 
