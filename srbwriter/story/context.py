@@ -365,7 +365,7 @@ def keys_from(line: str) -> list[str]:
 
 def keys_text(keys: Iterable[str]) -> str:
     """The inverse of :func:`keys_from`."""
-    return ", ".join(key.replace(",", r"\,") for key in keys)
+    return ", ".join(key if keys_from(key) == [key] else key.replace(",", r"\,") for key in keys)
 
 
 def _compile_key(key: str, entry: LoreEntry) -> regex.Pattern[str]:

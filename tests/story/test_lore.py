@@ -110,6 +110,10 @@ def test_keys_in_one_line_are_the_same_keys_again(keys: list[str]) -> None:
     assert keys_from(keys_text(keys)) == keys
 
 
+def test_a_pattern_is_shown_as_it_is_typed() -> None:
+    assert keys_text(["/ki.g,s/", "Smith, John"]) == r"/ki.g,s/, Smith\, John"
+
+
 def test_a_pattern_may_be_typed_with_its_commas() -> None:
     assert keys_from(r"Smith\, John, mill,, /far,? away{1,2}/i") == [
         "Smith, John",
