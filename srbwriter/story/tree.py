@@ -363,8 +363,7 @@ class Tree:
         if not self._before or self._typing is None or self.typing_clock() - self._typing[2] > PAUSE_SECONDS:
             return False
         start, end, _ = self._typing
-        typed = text[start:end]
-        ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not edit.text.startswith(_ENDS)
+        ended = text[start:end].rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not edit.text.startswith(_ENDS)
         adjacent = start <= edit.end and edit.start <= end
         return adjacent and (not ended or len(edit.text) <= edit.end - edit.start)
 
@@ -414,12 +413,13 @@ class Tree:
             action.words += self.words(self.current) - words
 
     def _add_edited(self, nodes: Sequence[Node], spans: Spans) -> Node:
-        """Add a node beside the first of ``nodes``, in the place of all of them, and move its marks there."""
+        """Add a node beside the first of ``nodes``, in the place of all; a text takes its marks along."""
         first = nodes[0]
         author: Author = "writer" if all(node.author == "writer" for node in nodes) else "edited"
-        kept = {name: getattr(first, name) for name in _KEPT}
+        kept = {name: getattr(first, name) for name in _KEPT if spans}
         made = self.add_node(first.parent, spans, author, like=first, undone=State.ABSORBED, **kept)
-        self.set(first, bookmark=False, title="", note="", tags=())
+        if spans:
+            self.set(first, bookmark=False, title="", note="", tags=())
         return made
 
     def _touched(self, line: Sequence[Node], starts: Sequence[int], edit: Edit) -> tuple[int, int]:

@@ -90,6 +90,17 @@ def test_a_scene_moves_wherever_the_nodes_of_the_text_begin(story: Story, place:
     assert story.text(story.current) == text
 
 
+def test_a_chapter_that_moves_leaves_its_bookmarks_with_the_passages_that_had_them(story: Story) -> None:
+    one = story.append("# One\n\nIt rained.\n\n")
+    [take] = generated(story, one, "She left.\n\n")
+    story.pick(take)
+    story.append("# Two\n\nHe stayed.\n")
+    story.mark(one, bookmark=True)
+    story.mark(take, bookmark=True)
+    story.move_chapter(0, later=True)
+    assert [node.text for node in story if node.bookmark] == ["# One\n\nIt rained.\n\n", "She left.\n\n"]
+
+
 def test_a_long_text_becomes_several_nodes(story: Story) -> None:
     text = "It rained all day.\n\n" * 5000
     draft = formats.read(text.encode(), "a.txt")
