@@ -17,7 +17,7 @@ from srbwriter.unspaced import CHARACTER
 if TYPE_CHECKING:
     from srbwriter.story.tree import Tree
 
-_AROUND = 40  # characters of an excerpt before the first match
+_AROUND = 12  # characters of an excerpt before the first match: a list shows some 35
 _EXCERPT = 120
 _PART = re.compile(r'"([^"]*)"|(\S+)')
 _ALIKE: dict[str, str] = {

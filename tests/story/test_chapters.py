@@ -101,6 +101,12 @@ def test_a_chapter_that_moves_leaves_its_bookmarks_with_the_passages_that_had_th
     assert [node.text for node in story if node.bookmark] == ["# One\n\nIt rained.\n\n", "She left.\n\n"]
 
 
+def test_the_words_that_were_searched_stand_near_the_beginning_of_what_a_list_shows(story: Story) -> None:
+    story.append("It rained all day, " * 9 + "and the harbour was closed.")
+    [excerpt] = search_tree(story, "harbour").values()
+    assert excerpt.startswith("…") and "harbour was" in excerpt[:30]
+
+
 def test_a_long_text_becomes_several_nodes(story: Story) -> None:
     text = "It rained all day.\n\n" * 5000
     draft = formats.read(text.encode(), "a.txt")
