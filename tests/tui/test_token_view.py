@@ -33,6 +33,7 @@ async def test_the_chosen_token_is_in_view_where_there_is_room_for_few(open_benc
     async with open_bench(size=(42, 12)) as bench:
         view = await tokens_of_the_first(bench)
         bench.engine_until(lambda: view._others() is not None)
+        view._look()
         others, shown = view._others(), set[str]()
         for _ in others or ():
             await bench.press("down")
