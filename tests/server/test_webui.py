@@ -108,12 +108,11 @@ def test_too_much_ahead_and_silence_end_the_connection(serve: Serve, engine: Fak
     engine.hold = 1
     url = at(serve(timeout=1.0).url)
     for ahead, words in ((8, "4 messages"), (0, "too long")):
-        with connect(url) as ws:
-            with pytest.raises(ConnectionClosed) as closed:
-                for _ in range(ahead):
-                    ws.send(json.dumps(BODY))
-                while True:
-                    ws.recv(60)
+        with connect(url) as ws, pytest.raises(ConnectionClosed) as closed:
+            for _ in range(ahead):
+                ws.send(json.dumps(BODY))
+            while True:
+                ws.recv(60)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1008 and words in closed.value.rcvd.reason
 
