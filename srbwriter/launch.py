@@ -304,16 +304,16 @@ def loader(
     ``nice`` is as in its options; ``notify`` is called when a size is reduced for lack of memory, and for
     each failed attempt to reach a remote engine. A local load waits for ``after``, a second at most.
     """
+    if elsewhere(settings):
+        from srbwriter.engine.remote.options import RemoteLoader
+
+        return RemoteLoader(remote_options(settings, notify))
 
     def fit(path: str | os.PathLike[str], options: EngineOptions) -> tuple[EngineOptions, tuple[str, ...]]:
         if after is not None:
             after.wait(1.0)
         return fit_options(path, options)
 
-    if elsewhere(settings):
-        from srbwriter.engine.remote.options import RemoteLoader
-
-        return RemoteLoader(remote_options(settings, notify))
     options = replace(engine_options(settings), nice=nice)
     return EngineLoader(model_path(settings), options, fit=fit, notify=notify)
 
