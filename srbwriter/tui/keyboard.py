@@ -75,8 +75,8 @@ class Keyboard:
     async def _run(self, opens: bool = False) -> None:
         if opens:  # the screen may have begun to open a dialog, which gets the first key
             await self._settled(self._app.screen)
-        while self._open and self._waiting:
-            event = self._next()
+        while self._open and self._waiting and self._task is asyncio.current_task():
+            event = self._next()  # a task that was cancelled may go on: wait_for of Python 3.11 can lose that
             target: DOMNode = self._app.focused or self._app.screen
             try:
                 if not await self._claimed(event):
