@@ -46,7 +46,7 @@ SCATTERED_CELLS = 256
 """Free cells below the highest in use, at most, before the cells in use are moved together: the portion that
 llama.cpp reads. With 512 the rest of a parked text lets a single branch read three portions, not one."""
 COPYING_SECONDS = 0.004
-"""Time for copying out of the cells before a step, at most; the rest is copied before later steps."""
+"""Time for copying out of the cells before a short step; the rest is copied before later steps."""
 LEAST_ON_DISK = 64
 """Tokens that a story's file must save a request, or it is not read."""
 PATHS_ON_DISK = 64
@@ -367,15 +367,15 @@ class Cache:
         """Return the idle sequences, the one used longest ago first."""
         return sorted(self.idle, key=lambda seq: self.tree.tip[seq].last_used)
 
-    def evict_idle(self) -> bool:
-        """Evict idle text for a moment before something runs; return False if some is left.
+    def evict_idle(self, seconds: float) -> bool:
+        """Evict idle text for so long, or a moment, before something runs; return False if some is left.
 
         Only on a processor, and for a memory that is read at each step; and where nothing is lost by it.
         """
         fits = self._unit_bytes * self.used_cells <= self.budget > 0
         if self.on_device or self.tree.whole or not fits:
             return True
-        until = time.perf_counter() + COPYING_SECONDS
+        until = time.perf_counter() + max(seconds, COPYING_SECONDS)
         while self.tree.count_idle_cells(self.idle) > IDLE_CELLS and self.evict():
             if time.perf_counter() >= until:
                 return False
