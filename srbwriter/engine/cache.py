@@ -191,8 +191,10 @@ class Cache:
             if 2 * above.end < node.end:
                 return None
             for seq in (above.seqs & self.idle) - known:
-                beyond = [one for one in self.tree.tip[seq].path_up() if one.start >= above.end]
-                if any(len(one.seqs) == 1 and one.state is None for one in beyond):
+                one = self.tree.tip[seq]
+                while one is not above and (len(one.seqs) > 1 or one.state is not None):
+                    one = one.parent or above
+                if one is not above:
                     continue
                 self.rewind(seq, above.end)
                 if above is not node:
