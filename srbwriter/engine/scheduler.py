@@ -139,10 +139,10 @@ class Scheduler:
         plan = self._plan()
         worked = bool(plan.writing or plan.portions)
         if worked:
-            if not queue.runs_background:
-                queue.last_worked = self.loop.now
-            self._idle_work_left = True
+            background, self._idle_work_left = queue.runs_background, True
             self._decode(plan)
+            if not background:
+                queue.last_worked = time.monotonic()  # not before it: a step may take longer than a rest
         if not (self.overlaps and queue.steady):
             self.publish()  # else while the next step is computed
         if worked or self.inbox or queue.busy or queue.waits(Priority.NORMAL):
@@ -185,8 +185,7 @@ class Scheduler:
     def pause_background(self) -> None:
         """Let background work rest for a moment from now on. For any thread."""
         self.queue.last_worked = time.monotonic()
-        running = self._in_flight
-        if running is not None and self.queue.runs_background:
+        if self._in_flight is not None and self._can_wait:
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -309,10 +308,15 @@ class Scheduler:
         elif self.queue.busy and not self.cache.evict() and not self.queue.suspend_least():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
+    @property
+    def _can_wait(self) -> bool:
+        """Whether what is decoded is background work, or the last tokens of ended branches."""
+        return self.queue.runs_background or not self.queue.busy
+
     def _is_unwanted(self) -> bool:
         """Whether the running decode is broken off: an abort discards all of its rows.
 
-        That is so for background work when other work comes, and for a single request that is cancelled, or
+        That is so for what can wait when other work comes, and for a single request that is cancelled, or
         of which a branch is to end or restarts while it reads its prompt.
         """
         plan = self._in_flight
@@ -323,7 +327,7 @@ class Scheduler:
         for command in commands:
             ends = command.verb == "cancel" or (plan.portions and command.verb in INTERRUPTING)
             urgent = command.generation.request.priority is not Priority.BACKGROUND
-            comes = urgent and command.verb in STARTING and self.queue.runs_background
+            comes = urgent and command.verb in STARTING and self._can_wait
             if comes or (ends and requests == {command.generation}):
                 return True
         return False
@@ -447,10 +451,16 @@ class Scheduler:
         whole = [active for active in rows if cache.tree.tip[active.seq].end == active.length - 1]
         if whole:
             plan = self._fill_batch(whole, (), 0)
-            if self._run_batch(0, len(whole), False) == OK:
+            self._in_flight = plan if self.abortable else None
+            code = ABORTED if self.inbox else self._run_batch(0, len(whole), False)
+            self._in_flight = None
+            if code == OK:
                 self._record(plan)
                 for row, active in enumerate(whole):
                     self.cache.store_logits(active.seq, self.context.logits(row))
+            elif code == ABORTED:  # somebody picked one of them meanwhile
+                self._give_way(plan, code)
+                self.loop.pending.extend(reversed(whole))
         for active in rows:
             self.cache.release(active)
 

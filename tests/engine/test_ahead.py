@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
+from srbwriter.engine.native.context import ABORTED
+from srbwriter.engine.queue import REST_SECONDS
 from srbwriter.engine.types import Priority
 
 from .support import WAIT, ask, decoded_rows, drive, finish, fixture_of, lengths, rest, small_engine
@@ -38,6 +42,49 @@ def begun(generation: Generation, tokens: int = 3) -> bool:
 
 def all_whole(engine: Engine, *rounds: Generation) -> bool:
     return all(whole(engine, branch) for generation in rounds for branch in generation.branches)
+
+
+def test_a_pick_does_not_wait_for_the_last_tokens_of_its_siblings(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = panes(engine, words(engine, 60), 4, 8)
+    context, picks, codes = engine._context, list[Generation](), list[int]()
+    decode = context.decode
+
+    def pick(*args: Any) -> int:
+        if not picks:
+            picks.append(ask(engine, path_of(first.branches[1]), n=2, tokens=4, add_bos=False))
+        codes.append(decode(*args))
+        return codes[-1]
+
+    monkeypatch.setattr(context, "decode", pick)
+    rest(engine)
+    assert codes[0] == ABORTED
+    assert lengths(picks[0]) == [4, 4]
+    assert all_whole(engine, first, picks[0]), "they are evaluated later"
+
+
+def test_a_rest_begins_when_a_long_step_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    fake = SimpleNamespace(monotonic=lambda: clock[0], perf_counter=time.perf_counter)
+    monkeypatch.setattr("srbwriter.engine.scheduler.time", fake)
+    with small() as engine:
+        engine._scheduler.queue.rest_seconds = REST_SECONDS
+        context = engine._context
+        decode = context.decode
+
+        def decode_slowly(*args: Any) -> int:
+            clock[0] += 1.0
+            return decode(*args)
+
+        monkeypatch.setattr(context, "decode", decode_slowly)
+        panes(engine, words(engine, 60), 4, 8)
+        with decoded_rows(engine) as rows:
+            assert not engine.process()
+            assert rows == []
+            clock[0] += REST_SECONDS
+            engine.process()
+            assert rows == [4]
 
 
 def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
