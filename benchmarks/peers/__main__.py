@@ -6,7 +6,7 @@ tokens of the opening that were evaluated, the time until every branch had a tok
 the same three figures after the pick; and the most memory so far. Beside a speed stands its ratio to that of
 llama-server, the median of the rounds' ratios. srbwriter runs with an empty HOME, with one that a run with
 odd options has used, and, with ``--against``, as another checkout of it. ``--busy 1`` lets another program
-keep a core busy meanwhile.
+keep a core busy meanwhile. With ``--rest 3`` the writer reads for three seconds before the pick.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -66,10 +67,11 @@ class BusyProgram:
 
 
 def play(
-    peer: CompletionServer, opening: list[int], n: int, setting: Setting, seed: int
+    peer: CompletionServer, opening: list[int], n: int, setting: Setting, seed: int, rest: float
 ) -> tuple[Written, Written]:
-    """Open a story, pick one branch, write on."""
+    """Open a story, read for ``rest`` seconds, pick one branch, write on."""
     first = peer.write(opening, n, setting.tokens, seed)
+    time.sleep(rest)
     picked = first.ids[n // 2]
     return first, peer.write([*opening, *picked], n, setting.tokens, seed + 1)
 
@@ -87,7 +89,7 @@ def rows(
             salt = f"Tale {n}, {number}. "  # a text that no contestant has evaluated
             opening = ours.tokenize(salt + prose)[: setting.prompt]
             for peer in peers[:: -1 if number % 2 else 1]:
-                played[peer.name].append(play(peer, opening, n, setting, number + 1))
+                played[peer.name].append(play(peer, opening, n, setting, number + 1, args.rest))
         for peer in peers:
             cells = [str(n), peer.name]
             for written, theirs in zip(zip(*played[peer.name], strict=True), _theirs(played), strict=True):
@@ -120,6 +122,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--against", type=Path, help="another checkout of srbwriter")
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=PROGRAMS, help="beside srbwriter")
     parser.add_argument("--busy", type=int, default=0, help="programs that keep a core busy each meanwhile")
+    parser.add_argument("--rest", type=float, default=0.0, help="seconds between a round and the pick")
     parser.add_argument("--settings", nargs="+", choices=("equal", "defaults"), default=["equal", "defaults"])
     parser.add_argument("--threads", type=int, default=0, help="of everyone, at equal settings")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32], help="branches")
