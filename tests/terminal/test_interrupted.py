@@ -45,7 +45,7 @@ def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str
     if isinstance(way, signal.Signals):
         moment = terminal.kill(way)
         assert terminal.ended() == 128 + way
-        assert LEFT_ALTERNATE_SCREEN in terminal.log
+        terminal.wait(lambda _: LEFT_ALTERNATE_SCREEN in terminal.log, "the alternate screen is left")
     else:
         moment = terminal.hang_up()
         terminal.ended()
