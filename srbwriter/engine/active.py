@@ -159,7 +159,8 @@ class ActiveRequest:
         if template is None:
             if len(self.templates) >= _TEMPLATES:
                 self.templates.clear()
-            banned = sorted(self.eog) if active.ignore_eog else ()
+            # marks of gaps stand next where the end is barred: they print nothing, and derail the text
+            banned = sorted({*self.eog, *(self.model.fim or ())}) if active.ignore_eog else ()
             template = SamplerTemplate(sampling, self.model, n_ctx, banned)
             if template.history_length:
                 template.prime(self.ids[-template.history_length :])

@@ -526,12 +526,6 @@ class ActiveBranch(Demand):
         self.restart_text()
         self.request.events.append(Text(self.branch.index, "", tuple(ids)))
 
-    def continue_after(self, prompt: Sequence[int]) -> None:
-        """Let the next token follow ``prompt`` and all of the text so far."""
-        if prompt is not self.base:
-            self.base = prompt
-            self.text_changed()
-
     # ---- what the sampler has to know of
 
     def text_changed(self) -> None:

@@ -291,7 +291,8 @@ class Cache:
 
     def forget_tail(self, ids: Sequence[int], start: int, salt: str = "") -> None:
         """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in host memory too."""
-        node: TokenNode | None = self.tree.match(ids, salt)[0]
+        found, held = self.tree.match(ids, salt)
+        node = found if held == found.end else found.parent  # what goes on behind them is another's
         while node is not None and node.end > start:
             above = node.parent
             for seq in [seq for seq in node.seqs & self.idle if self.tree.tip[seq] is node]:
@@ -393,7 +394,8 @@ class Cache:
 
         Nothing else is pushed out of host memory for it.
         """
-        if self.tree.stored_bytes < self.budget:
+        size = self._unit_bytes * (1 if self.tree.whole else self._block)
+        if self.tree.stored_bytes + size < self.budget:
             for end in sorted({self.tree.tip[seq] for seq in self.idle}, key=lambda n: -n.last_used):
                 for node in self._nodes_of(end):
                     if node.state is None and self._save(next(self._blocks(node))):

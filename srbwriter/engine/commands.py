@@ -61,11 +61,7 @@ class Commands:
             log.warning("request %d, %s: %s", request.generation.number, command.verb, error)
             self.loop.fail_request(request, in_words(error))
         request.generation.arrived(command)
-        self._serve(request)
-
-    def _serve(self, request: ActiveRequest) -> None:
-        """Serve a new request, or a finished one that has something to do or to say."""
-        if request not in self.queue.requests:
+        if request not in self.queue.requests:  # new, or finished and with something to do or to say
             self.queue.requests.append(request)
             self.queue.cache.read_story(request.ids, request.salt)
             for active in request.branches:
@@ -176,7 +172,9 @@ class Commands:
     def set_prompt(self, active: ActiveBranch, prompt: Sequence[int]) -> None:
         self.loop.detach(active)
         active.rows.clear()  # they followed the prompt until now
-        active.continue_after(prompt or active.request.ids)
+        if active.base is not (base := prompt or active.request.ids):
+            active.base = base
+            active.text_changed()
         self._heal_prompt(active)
         if active.branch.live and active.branch.state is not BranchState.PAUSED:
             self._revive(active)

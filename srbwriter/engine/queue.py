@@ -159,7 +159,8 @@ class Queue:
             self._note_next_step(active, under_way)
         full, before = False, self.admitted
         for request in wanted:
-            if full and len(request.ids) > SHORT_PROMPT:
+            # Behind background work nothing passes by: it evicts what was read for that, again and again.
+            if full and (len(request.ids) > SHORT_PROMPT or request.asked.priority is Priority.BACKGROUND):
                 continue
             try:
                 full = not self._admit_request(request, under_way) or full

@@ -123,7 +123,7 @@ class Scheduler:
         self.counters = Counters()
         self._in_flight: Plan | None = None  # what is decoded now
         self.overlaps = False  # whether decodes return before they are computed
-        self._idle_work_left = False
+        self._idle_work_left = self._copies_late = False
 
     # ---- the step
 
@@ -169,11 +169,14 @@ class Scheduler:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
             if not queue.runs_background:
                 queue.last_worked = self.loop.now
-        alone = not queue.busy or queue.runs_background  # nothing is evicted for background work
         # The first token of what was picked is written before anything is copied: a copy takes as long as a
-        # step. But every token of a long prompt would be compared with idle text.
-        soon = not queue.writing and sum(map(queue.tokens_left, queue.reading)) <= SHORT_PROMPT
-        cleared = alone or soon or self.cache.evict_idle(self.budget.row_step * COPYING_SHARE)
+        # step. But every token of a long prompt would be compared with idle text. Nothing leaves for
+        # background work, nor while nobody waits, but behind a request that wrote one token only.
+        late, alone = self._copies_late, self._can_wait
+        short = sum(map(queue.tokens_left, queue.reading)) <= SHORT_PROMPT
+        self._copies_late = short and not alone and not queue.writing
+        stays = not late if alone else self._copies_late
+        cleared = stays or self.cache.evict_idle(self.budget.row_step * COPYING_SHARE)
         queue.steady = not admitted and cleared and queue.all_writing
         return cleared or bool(queue.writing)
 
@@ -191,6 +194,7 @@ class Scheduler:
     def fail_all(self, error: EngineError) -> None:
         """End every request with ``error``; the cache starts empty."""
         self.queue.fail_all(error)
+        self._in_flight = None
         self._idle_work_left = False  # or what failed then would fail for ever
         self.publish()
 
@@ -434,35 +438,37 @@ class Scheduler:
         Nothing that was used is lost for it.
         """
         cache, rows = self.cache, list[ActiveBranch]()
-        while self.loop.pending and len(rows) < self.context.max_outputs:
-            active = self.loop.pending.pop()
-            path, before = active.path, active.length - 1
-            if active.seq >= 0 or not 0 < before < self.window:
-                continue
-            if cache.tree.logits_after(path, active.salt) is not None:
-                continue
-            if cache.tree.resumable(path, active.salt, before).end < before:
-                continue
-            room = cache.count_missing_cells(path, active.salt, before) + len(rows)
-            urgency, active.urgency = active.urgency, Priority.BACKGROUND
-            if cache.free_cells(room, background=True) and cache.allocate(active, path, before):
-                rows.append(active)
-            active.urgency = urgency
-        whole = [active for active in rows if cache.tree.tip[active.seq].end == active.length - 1]
-        if whole:
-            plan = self._fill_batch(whole, (), 0)
-            self._in_flight = plan if self.abortable else None
-            code = ABORTED if self.inbox else self._run_batch(0, len(whole), False)
-            self._in_flight = None
-            if code == OK:
-                self._record(plan)
-                for row, active in enumerate(whole):
-                    self.cache.store_logits(active.seq, self.context.logits(row))
-            elif code == ABORTED:  # somebody picked one of them meanwhile
-                self._give_way(plan, code)
-                self.loop.pending.extend(reversed(whole))
-        for active in rows:
-            self.cache.release(active)
+        try:
+            while self.loop.pending and len(rows) < self.context.max_outputs:
+                active = self.loop.pending.pop()
+                path, before = active.path, active.length - 1
+                if active.seq >= 0 or not 0 < before < self.window:
+                    continue
+                if cache.tree.logits_after(path, active.salt) is not None:
+                    continue
+                if cache.tree.resumable(path, active.salt, before).end < before:
+                    continue
+                room = cache.count_missing_cells(path, active.salt, before) + len(rows)
+                urgency, active.urgency = active.urgency, Priority.BACKGROUND
+                if cache.free_cells(room, background=True) and cache.allocate(active, path, before):
+                    rows.append(active)
+                active.urgency = urgency
+            whole = [active for active in rows if cache.tree.tip[active.seq].end == active.length - 1]
+            if whole:
+                plan = self._fill_batch(whole, (), 0)
+                self._in_flight = plan if self.abortable else None
+                code = ABORTED if self.inbox else self._run_batch(0, len(whole), False)
+                self._in_flight = None
+                if code == OK:
+                    self._record(plan)
+                    for row, active in enumerate(whole):
+                        cache.store_logits(active.seq, self.context.logits(row))
+                elif code == ABORTED:  # somebody picked one of them meanwhile
+                    self._give_way(plan, code)
+                    self.loop.pending.extend(reversed(whole))
+        finally:  # none keeps a sequence over a failure, which empties the cache
+            for active in rows:
+                cache.release(active)
 
     # ---- publishing
 

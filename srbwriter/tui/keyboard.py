@@ -146,7 +146,8 @@ class Keyboard:
             await _passed(app)  # the app moves the focus
             if isinstance(app.screen, CommandPalette):  # enter is for what it finds
                 searches = [worker for worker in app.workers if worker.node is app.screen]
-                await app.workers.wait_for_complete(searches)  # pyright: ignore[reportUnknownMemberType]
+                if searches:  # without any, Textual waits for all, also for one that waits for a key
+                    await app.workers.wait_for_complete(searches)  # pyright: ignore[reportUnknownMemberType]
             changed = before != (app.screen, app.focused) or not app.screen.is_mounted
             target, chains = app.focused or app.screen, _CHAINS if changed else chains - 1
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from llama_cpp import Llama
+from numpy.typing import NDArray
 
 import srbwriter.demo
+from srbwriter import Engine, Request
 from srbwriter.demo import bundled_model
+from srbwriter.engine import EngineOptions, Stop
 from srbwriter.models.suited import ENDLESS, suited_to_file
 
 SHIPPED = Path(srbwriter.demo.__file__).with_name("storyteller.gguf")
@@ -49,6 +53,19 @@ def test_fill_in_the_middle_and_chat_are_declared(vocabulary: Llama) -> None:
 def test_any_text_survives_its_vocabulary(vocabulary: Llama, text: str) -> None:
     ids = vocabulary.tokenize(text.encode(), add_bos=False, special=False)
     assert vocabulary.detokenize(ids).decode() == text
+
+
+def test_no_mark_of_a_gap_is_written_where_the_end_is_barred() -> None:
+    with Engine.load(SHIPPED, EngineOptions(n_ctx=512, gpu_layers=0)) as engine:
+        marks = list(engine.model.fim or ())
+
+        def prefer_marks(logits: NDArray[np.float32], view: object) -> None:
+            logits[[*marks, engine.eos]] += 1000.0
+
+        request = Request("Tom", stop=Stop(max_tokens=8, ignore_eog=True), logits_callback=prefer_marks)
+        [branch] = engine.submit(request).wait(60).branches
+        assert len(marks) == 3 and len(branch.ids) == 8
+        assert not {*branch.ids} & {*marks, engine.eos}
 
 
 def test_it_has_settings_of_its_own() -> None:

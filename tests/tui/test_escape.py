@@ -53,7 +53,7 @@ async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys
         for key, badge in (
             ("right", "BRANCH 2"), ("f2", "SETTINGS"), ("escape", "BRANCH 2"), ("ctrl+f", "FIND"),
             ("escape", "BRANCH 2"), ("ctrl+g", "MENU"), ("escape", "BRANCH 2"), ("f3", "TREE"),
-            ("escape", "BRANCH 2"),
+            ("ctrl+g", "MENU"), ("escape", "TREE"), ("escape", "BRANCH 2"),
         ):  # fmt: skip
             await bench.press(key)
             assert line.render().plain.startswith(f" {badge} ")
