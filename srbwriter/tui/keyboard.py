@@ -113,7 +113,12 @@ class Keyboard:
 
     async def _claimed(self, event: events.Key | events.Paste) -> bool:
         """Return True if the write screen used the key itself, or the text has no receiver."""
-        app = self._app
+        app, name = self._app, event.key if isinstance(event, events.Key) else ""
+        if name in ("pageup", "pagedown") and (panel := app.screen.query("KeyPanel")):
+            panel.only_one().scroll_relative(
+                y=panel.only_one().size.height * (1 if name == "pagedown" else -1)
+            )
+            return True
         if app.write_screen.on_top:
             if app.write_screen.use_key(event):
                 return True
@@ -126,8 +131,7 @@ class Keyboard:
         return False
 
     def _is_two(self, event: events.Key) -> bool:
-        """Return whether alt with this key means escape and the key; never if the terminal distinguishes
-        them."""
+        """Return whether alt with this key means escape and the key; not if the terminal tells them apart."""
         if event.character is None or not event.key.startswith(ALT):
             return False
         meant = event.key in self._app.screen.active_bindings or event.key in self._app.known_keys.on_branch

@@ -51,9 +51,9 @@ async def search(screen: WriteScreen) -> None:
     screen.session.keep()
 
     if words := await screen.app.ask(Ask("Words to find in all branches")):
-        while not screen.on_top:
-            screen.app.screen.dismiss()
         hits = search_tree(screen.session.story, words)
+        while hits and not screen.on_top:
+            screen.app.screen.dismiss()
         await _choose_node(screen, f"Branches with {words}", hits, f"No branch has {words}.", hits)
 
 

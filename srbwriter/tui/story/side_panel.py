@@ -147,9 +147,7 @@ class SidePanel(Keyed, Vertical):
     @action("shift+tab", "previous", -1, priority=False)
     def action_next(self, step: int) -> None:
         """Go to the next or the previous field."""
-        fields = [
-            field for field in self.screen.focus_chain if field in self.query("Prose, LineInput, LoreList")
-        ]
+        fields = [one for one in self.query("Prose, LineInput, LoreList") if one in self.screen.focus_chain]
         at = next((index for index, field in enumerate(fields) if field.has_focus), 0)
         fields[(at + step) % len(fields)].focus()
 
