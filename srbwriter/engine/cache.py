@@ -126,6 +126,11 @@ class Cache:
         """Return how many more cells a path takes, if ``most`` of its tokens may be held."""
         return len(path) - self._resume(path, salt, most)[0].end
 
+    def count_parked_cells(self, path: Sequence[int], salt: str, most: int) -> int:
+        """Return how many of the tokens that may be held only idle sequences have in cells."""
+        node, _ = self._resume(path, salt, most)
+        return sum(len(above.tokens) for above in node.path_up() if above.seqs <= self.idle)
+
     def _resume(self, path: Sequence[int], salt: str, most: int) -> tuple[TokenNode, list[TokenNode]]:
         """Return where a sequence for a path begins in cells, and the stored nodes to restore below it.
 
@@ -155,7 +160,8 @@ class Cache:
             seq = self._redirect(node)
         if seq is None and not self._free:
             kept = set(holders[:1]) if self.idle.issuperset(holders) else set[int]()  # or the node would go
-            if self._free_sequence(kept, background):
+            freed = self._free_sequence(kept, background)
+            if freed or (idle is None and self._free_sequence((), background)):
                 node, stored = self._resume(path, demand.salt, most)  # the tree may have changed
             elif idle is None or background:
                 return False

@@ -1,4 +1,4 @@
-"""Bounds of one request, and checks against them. No other module states such a bound.
+"""Bounds of one request, and checks against them. No other module states such a bound but of a body's JSON.
 
 llama.cpp does not check a number: it allocates memory for a window of two thousand million tokens for every
 branch, and the system ends the process. Bounds of a single parameter are at its field in
@@ -52,12 +52,6 @@ SAMPLERS = 32
 CONSTRAINT_CHARS = 65_536
 """Characters of a grammar, a JSON schema or a regular expression: half a second of work at the worst."""
 
-DEPTH = 100
-"""Lists and objects of JSON within each other."""
-
-CONTAINERS, NUMBERS = 100_000, 1_500_000
-"""Lists and objects of one JSON text, and numbers in its lists: freeing them keeps everybody waiting."""
-
 LIST, LIST_CHARS = 256, 1000
 """Texts of a list that no other bound is for, and characters of each."""
 
@@ -85,24 +79,6 @@ def check_prompt(field: str, chars: int, ids: int = 0) -> None:
         raise InvalidRequest(field, f"it has {chars} characters, {PROMPT_CHARS} are possible")
     if ids > PROMPT_IDS:
         raise InvalidRequest(field, f"it has {ids} token ids, {PROMPT_IDS} are possible")
-
-
-def too_deep(value: object) -> bool:
-    """Whether parsed JSON has more than ``DEPTH`` lists and objects within each other."""
-    level = _parts([value])
-    for _ in range(DEPTH):
-        level = [inner for outer in level for inner in _parts(outer)]
-    return bool(level)
-
-
-def _parts(value: object) -> list[object]:
-    """Return the lists and objects within a list or object."""
-    inner: Iterable[object] = ()
-    if isinstance(value, dict):
-        inner = cast("dict[str, object]", value).values()
-    elif isinstance(value, list):
-        inner = cast("list[object]", value)
-    return [item for item in inner if isinstance(item, dict | list)]
 
 
 def check_ids(name: str, ids: Any, n_vocab: int) -> None:

@@ -1,9 +1,10 @@
 """The queue: which branches run, which wait, and which give way.
 
 A branch with something to write waits until it is admitted: by priority, then by how few branches of its
-client and its request run, then by how long it has waited. Running branches are shared out between clients
-first, then between a client's requests, then between their branches: a large request delays no other for
-long. Background requests run only while nothing else does. The queue knows nothing of batches.
+client and its request run, then by what would be read again once it left the cells, then by how long it has
+waited. Running branches are shared out between clients first, then between a client's requests, then between
+their branches: a large request delays no other for long. Background requests run only while nothing else
+does. The queue knows nothing of batches.
 """
 
 from __future__ import annotations
@@ -153,7 +154,12 @@ class Queue:
             wanted = waiting if self.seconds_of_rest(self.loop.now) == 0 else []
         if len(wanted) > 1:
             clients, requests = self._count_running()
-            wanted.sort(key=lambda r: (clients[r.client], requests[r], r.waiting_since, r.generation.number))
+            lost = {r for r in wanted if r.counted and not self.cache.returns(r.salt)}  # if it must leave
+            wanted.sort(
+                key=lambda r: (
+                    clients[r.client], requests[r], r not in lost, r.waiting_since, r.generation.number,
+                )
+            )  # fmt: skip
         under_way: set[Step] = set()
         for active in self._listed:
             self._note_next_step(active, under_way)
@@ -252,7 +258,8 @@ class Queue:
         own = not request.needs_scoring and (logits is not None or not active.at_prompt)
         active.prompting = not own
         path = path if own else request.ids
-        fits = self._make_room(self.cache.count_missing_cells(path, active.salt, known), request)
+        missing = self.cache.count_missing_cells(path, active.salt, known)
+        fits = self._make_room(missing, self.cache.count_parked_cells(path, active.salt, known), request)
         if fits and own and not self.loop.prepare(active):
             return True
         active.urgency = request.asked.priority
@@ -287,8 +294,11 @@ class Queue:
             self.prompt_tokens += len(request.ids)
             self.reused_tokens += cached
 
-    def _make_room(self, cells: int, request: ActiveRequest) -> bool:
-        """Find room for ``cells`` more and some to write in; others give way for it if need be."""
+    def _make_room(self, cells: int, parked: int, request: ActiveRequest) -> bool:
+        """Find room for ``cells`` more and some to write in; others give way for it if need be.
+
+        Idle text does, too, but for the ``parked`` cells that the request goes on from.
+        """
         while True:
             wanted, background = cells + 1, request.asked.priority is Priority.BACKGROUND
             if self.busy or background:
@@ -298,7 +308,7 @@ class Queue:
                 return True
             if background:
                 return self.cache.free_cells(wanted, background=True)
-            if self.cells - self.cache.live_cells >= wanted:
+            if self.cells - self.cache.live_cells >= wanted + parked:
                 return True
             if not self.preempt(request):
                 return False

@@ -315,9 +315,8 @@ class SamplingLoop:
         kept = reason is not FinishReason.KILLED
         if kept and active.seq >= 0 and active.request.asked.priority is not Priority.BACKGROUND:
             self.expect_more(active)
-        held = active.seq >= 0
         self.detach(active, row, kept)
-        if not kept and not held:  # it was paused, or waits: what it wrote may be anywhere
+        if not kept:  # what it wrote may be anywhere
             self.give_back(active)
         if kept:  # if the branch is continued, it draws what it would have drawn
             active.forget_constraint()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.limits import CONTAINERS, DEPTH, NUMBERS, check_prompt, too_deep
+from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import Failed, Request
 
 from .answer import JSON, Answer, encode
@@ -32,6 +32,13 @@ from .registry import RequestRecord
 from .run import LARGE, Follower, Services, on_thread
 
 T = TypeVar("T")
+
+
+DEPTH = 100
+"""Lists and objects of JSON within each other."""
+
+CONTAINERS, NUMBERS = 100_000, 1_500_000
+"""Lists and objects of one JSON text, and numbers in its lists: freeing them keeps everybody waiting."""
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -57,6 +64,24 @@ def parse_json(raw: bytes) -> Any:
     if containers > DEPTH and too_deep(value):
         raise ApiError(400, f"the body is nested too deeply: more than {DEPTH} lists and objects")
     return value
+
+
+def too_deep(value: object) -> bool:
+    """Whether parsed JSON has more than ``DEPTH`` lists and objects within each other."""
+    level = _parts([value])
+    for _ in range(DEPTH):
+        level = [inner for outer in level for inner in _parts(outer)]
+    return bool(level)
+
+
+def _parts(value: object) -> list[object]:
+    """Return the lists and objects within a list or object."""
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = cast("dict[str, object]", value).values()
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    return [item for item in inner if isinstance(item, dict | list)]
 
 
 # ---- one request

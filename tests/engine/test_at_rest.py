@@ -139,3 +139,20 @@ def test_what_is_killed_before_it_begins_takes_nothing_of_others(priority: Prior
         engine.process()
         assert early.done
         assert held(engine, pane) == len(pane) - 1
+
+
+def test_what_is_killed_while_it_writes_leaves_nothing_of_what_was_copied_before() -> None:
+    with small() as engine:
+        prompt = words(engine, 60)
+        generation = panes(engine, prompt, 4, 100)
+        assert comes_to_rest(engine)
+        assert engine.stats().host_bytes > 0
+        for branch in generation.branches:
+            branch.extend(50)
+        drive(engine, lambda: min(lengths(generation)) > 110)
+        paths = [path_of(branch) for branch in generation.branches]
+        for branch in generation.branches:
+            branch.kill()
+        finish(engine, generation)
+        assert [held(engine, path) for path in paths] == [len(paths[0]) - lengths(generation)[0]] * 4
+        assert engine.stats().used_cells <= len(prompt) + 1

@@ -52,6 +52,29 @@ def test_two_that_keep_nothing_outside_the_cells_take_turns_and_get_on(n: int) -
         assert engine.stats().prompt_rows <= 4 * 200  # no one leaves before that was worth reading for
 
 
+def test_one_that_goes_on_from_idle_text_waits_for_room_for_all_of_it() -> None:
+    with stepped(n_ctx=1024) as engine:
+        known = long_prompt(engine, 450, "The old king. ")
+        finish(engine, ask(engine, known, tokens=4))
+        running = ask(engine, long_prompt(engine, 400, "Tom. "), tokens=200)
+        drive(engine, lambda: lengths(running)[0] > 100)
+        with decoded_rows(engine) as rows:
+            more = ask(engine, [*known, *long_prompt(engine, 140, "A fox. ")], n=4, tokens=20)
+            finish(engine, running, more)
+        assert lengths(more) == [20] * 4
+        assert sum(rows) <= 500  # 140 of the prompt, 180 of text; it was read four times
+
+
+def test_one_sequence_serves_requests_that_begin_alike_in_turn() -> None:
+    with stepped(n_ctx=256, max_branches=1, max_sequences=1) as engine:
+        both = [ask(engine, long_prompt(engine, 40, tale), tokens=20) for tale in ("A fox. ", "A hen. ")]
+        finish(engine, *both)
+        assert [lengths(g) for g in both] == [[20], [20]]
+        again = ask(engine, long_prompt(engine, 40, "An owl. "), tokens=5)
+        finish(engine, again)
+        assert lengths(again) == [5]
+
+
 # ---- how many
 
 
