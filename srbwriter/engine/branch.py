@@ -210,9 +210,11 @@ class ActiveBranch(Demand):
         # The end of the text is a token, too, and not kept.
         if token in self.request.eog and not self.ignore_eog:
             self.flush()
+            self.text_changed()
             return Ending(FinishReason.EOG)
         if token in self.stop_ids:
             self.flush()
+            self.text_changed()
             return Ending(FinishReason.STOP)
 
         text, begin = self.pieces.text[token], self.decoded
@@ -238,20 +240,25 @@ class ActiveBranch(Demand):
         self._recent = (self._recent + new)[-(self._reach + self._seen - self.shown) :]
         recent, at = self._recent, self._seen - len(self._recent)
 
-        # Phrases, from which the branch goes back; what they may yet begin in is `loose`.
+        # Phrases, from which the branch goes back; what they may yet begin in is `loose`. Where it would go
+        # back to, others may begin that what is taken back has ruled out.
         loose = self._seen
         if self._bans is not None:
             begun = self.shown if self.shown > self._ban_floor else self._ban_floor - self._bans.reach
-            match = self._bans.find(recent, max(begun, self._ban_from) - at, self._ban_floor - at)
-            if match is not None:
-                loose = at + match.start()
+            start, floor = max(begun, self._ban_from) - at, self._ban_floor - at
+            match = earlier = self._bans.find(recent, start, floor)
+            while earlier is not None and at + earlier.start() < loose:
+                loose = at + earlier.start()
+                kept = self.tokens_within(loose)
+                end = buffer.ends[kept - 1] if kept else 0
+                earlier = self._bans.find(recent[: max(end - at, 0)], start, floor)
             first = self.tokens_within(loose)
             self.rows = {place: logits for place, logits in self.rows.items() if place >= first}
             if first < len(buffer.ids):
                 self.rows[len(buffer.ids) - 1] = row().copy()
             if match is not None and not match.partial:
-                phrase = self._bans.name(match[0])
-                place = self.choose_place(loose, self.tokens_within(max(loose, 0)))
+                phrase, begun = self._bans.name(match[0]), at + match.start()
+                place = self.choose_place(begun, self.tokens_within(max(begun, 0)))
                 if place is not None:
                     return Back(place, phrase)
                 self.request.events.append(PhraseBanned(branch.index, phrase, 0))  # it stays
@@ -340,14 +347,7 @@ class ActiveBranch(Demand):
         or to ``tell`` them anyway. The random state of the sampler stays.
         """
         buffer, text = self.buffer, self.branch.text
-        # The decoder stands where it stood: behind the last whole token, and the parts that follow it.
-        whole = tokens
-        while whole and self.pieces.text[buffer.ids[whole - 1]] is None:
-            whole -= 1
-        self._decoder.reset()
-        for place in range(whole, tokens):
-            self._decoder.decode(self.pieces.bytes[buffer.ids[place]])
-            whole = whole if self._decoder.getstate()[0] else place + 1
+        whole = self.decode_again(tokens)
         if chars is not None and whole < tokens:  # a character of which a part alone would be left
             self._decoder.reset()
             tokens = whole
@@ -376,6 +376,17 @@ class ActiveBranch(Demand):
         if tell or new is not buffer or seen_before > tokens:
             self.request.events.append(Cut(self.branch.index, len(text), tokens))
 
+    def decode_again(self, tokens: int) -> int:
+        """Let the decoder stand where it stood after so many tokens; return how many are whole characters."""
+        ids, whole = self.buffer.ids, tokens
+        while whole and self.pieces.text[ids[whole - 1]] is None:
+            whole -= 1
+        self._decoder.reset()
+        for place in range(whole, tokens):
+            self._decoder.decode(self.pieces.bytes[ids[place]])
+            whole = whole if self._decoder.getstate()[0] else place + 1
+        return whole
+
     def restart_attempt(self) -> None:
         """Forget the text; the reader sees a new revision."""
         branch = self.branch
@@ -400,7 +411,7 @@ class ActiveBranch(Demand):
         self._decoder.reset()
         self._decoder.decode(broken)
         self._broken = bool(broken)
-        self.floor = self._ban_floor = len(self.branch.text)
+        self.floor = len(self.branch.text)
         self._ban_from = self.floor - self._reach
         self.decoded = self.floor - again
         self.reported = len(self.buffer.ids)
@@ -413,6 +424,7 @@ class ActiveBranch(Demand):
         """Let the rules see the text as it is, with ``held`` behind the published text."""
         text = self.branch.text
         self.shown, self._seen = len(text), len(text) + len(held)
+        self._ban_floor = self.shown
         self._recent = (self._before + text + held)[-(self._reach + len(held)) :]
         begun = self.request.pending_text if self.branch.overlap else ""
         self._rules = StopRules(self.branch.stop_rule, text + held, self.floor, begun)
@@ -465,8 +477,7 @@ class ActiveBranch(Demand):
         self._bans = compile_phrases(self.banned)
         self._reach = self._bans.reach if self._bans else 1
         self._before = prompt_end(self._reach) if self._reach > 1 else ""
-        self._ban_floor = len(self.branch.text) + len(held)
-        self._ban_from = self._ban_floor - self._reach
+        self._ban_from = len(self.branch.text) - self._reach
         self.rows.clear()
         self._farthest = -1
         self._look_again(held)

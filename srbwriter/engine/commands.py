@@ -110,13 +110,14 @@ class Commands:
         branch.seed = request.seed(seed, branch.seed, branch.buffer.revision + 1)
         active.restart_attempt()
         active.begin(begin, without)
-        self._heal_prompt(active)
         self._revive(active)
 
     def extend(self, active: ActiveBranch, stop: Stop | int | None) -> None:
         branch = active.branch
         if branch.live and stop is None:
             return
+        if not branch.live and (whole := active.decode_again(active.written)) < active.written:
+            active.back_to(whole)  # it ended inside a character, which is written anew
         self._settle_tail(active)
         if isinstance(stop, Stop):
             self.change(active, None, stop)
@@ -144,7 +145,6 @@ class Commands:
             self._settle_tail(active)
         else:
             active.restart_attempt()
-            self._heal_prompt(active)
         branch.seed = active.request.seed(seed, branch.seed, branch.buffer.revision + 1)
         active.set_stop(branch.stop_rule)
         self._revive(active)
@@ -175,16 +175,8 @@ class Commands:
         if active.base is not (base := prompt or active.request.ids):
             active.base = base
             active.text_changed()
-        self._heal_prompt(active)
         if active.branch.live and active.branch.state is not BranchState.PAUSED:
             self._revive(active)
-
-    def _heal_prompt(self, active: ActiveBranch) -> None:
-        """Let a text that begins inside a word complete it, also after a prompt of its own."""
-        request = active.request
-        if active.base is not request.ids and request.pending_text and not active.buffer.ids:
-            active.spell_prompt_again()
-            active.heal = PrefixConstraint(self.model.piece_index, request.pending_text.encode())
 
     # ---- more branches
 

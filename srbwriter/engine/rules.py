@@ -115,7 +115,10 @@ class Phrases:
         """Return the first match from ``start`` on that ends behind ``floor``, or may do so."""
         match = self._pattern.search(text, max(start, 0), partial=True)
         while match is not None and not match.partial and match.end() <= floor:
-            match = self._pattern.search(text, match.start() + 1, partial=True)
+            start = match.start()
+            match = self._pattern.search(text, start + 1, partial=True)
+            if (match is None or match.partial) and len(text) > floor:
+                match = self._pattern.fullmatch(text, start, partial=True) or match
         return match
 
     def name(self, found: str) -> str:

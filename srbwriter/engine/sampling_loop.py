@@ -93,7 +93,7 @@ class SamplingLoop:
         active.chain_state = ChainState.CURRENT
         if not chain.draws:  # it steers by its own choices
             active.siblings = None
-        if not ids and request.pending_prefix and active.base is request.ids and active.heal is None:
+        if not ids and request.pending_prefix and active.heal is None:
             active.spell_prompt_again()
             active.heal = PrefixConstraint(self.model.piece_index, request.pending_prefix)
         if not active.constrained:
@@ -128,7 +128,7 @@ class SamplingLoop:
         first = next((k for k, end in enumerate(buffer.ends) if end > 0), None)
         if first is None:
             return ()
-        new = active.branch.text[: buffer.ends[first]]
+        new = (active.branch.text + active._held)[: buffer.ends[first]]
         return [*self.model.tokenize_continuation(new), *buffer.ids[first + 1 :]]
 
     # ---- one token

@@ -295,6 +295,8 @@ class Answer:
                     out += self._branch(index, texts[index], None)
                 texts[index] = event
             elif isinstance(event, Finished):
+                if self.record.broken_off is not None and event.reason is FinishReason.STOPPED:
+                    continue  # by no client: the error that follows says so
                 index = number * self.n + event.branch
                 out += self._branch(index, texts.pop(index, None), event)
         for index, text in texts.items():

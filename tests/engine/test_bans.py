@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import (
+    BranchView,
     Cut,
     FinishReason,
     PhraseBanned,
@@ -125,6 +129,57 @@ def test_a_phrase_may_begin_in_the_prompt(engine: Engine) -> None:
 
 
 # ---- dead ends
+
+
+def test_going_back_for_one_phrase_lets_no_other_one_begin_in_what_is_shown(engine: Engine) -> None:
+    one, upon, time, day, ran = (
+        engine.tokenize_continuation(word)[0] for word in (" one", " upon", " time", " day", " ran")
+    )
+    ways = {None: (one,), one: (upon, day, ran), upon: (time, ran)}
+
+    def lead(logits: Any, view: BranchView) -> None:
+        logits[:] = -50.0
+        for rank, token in enumerate(ways.get(view.ids[-1] if view.ids else None, (ran,))):
+            logits[token] = 9.0 - rank
+
+    sampling = Sampling(temperature=0.0, banned_phrases=("one day", "upon time"))
+    stop = Stop(max_tokens=4, ignore_eog=True)
+    generation = written(engine, Request(PROMPT, sampling=sampling, stop=stop, logits_callback=lead))
+    (branch,) = generation.branches
+    assert branch.bans == 2
+    assert not ends_of(sampling.banned_phrases, branch.text)
+    assert not any(isinstance(event, Cut) for event in generation.log), "what is shown stays"
+
+
+def test_many_common_phrases_stay_away_or_it_is_said(engine: Engine) -> None:
+    begun = written(engine, Request(PROMPT, n=8, stop=Stop(max_tokens=80, ignore_eog=True)))
+    words = [re.findall(r"[A-Za-z']+", branch.text.lower()) for branch in begun.branches]
+    pairs = Counter(f"{a} {b}" for each in words for a, b in itertools.pairwise(each))
+    phrases = tuple(phrase for phrase, _ in pairs.most_common(150))
+    request = Request(
+        PROMPT, n=8, sampling=Sampling(seed=7, banned_phrases=phrases),
+        stop=Stop(max_tokens=80, ignore_eog=True),
+    )  # fmt: skip
+    generation = written(engine, request)
+    stays = Counter(hit.branch for hit in hits(generation) if not hit.tokens)
+    for branch in generation.branches:
+        ends = {end for end in ends_of(phrases, PROMPT + branch.text) if end > len(PROMPT)}
+        assert len(ends) <= stays[branch.index]
+
+
+def test_a_longer_phrase_is_found_where_a_shorter_one_stands(engine: Engine) -> None:
+    pieces = engine.pieces(range(engine.info.n_vocab))
+    ids = [pieces.index(b" th"), pieces.index(b"at"), *engine.tokenize_continuation(" ran")]
+
+    def dictate(logits: Any, view: BranchView) -> None:
+        logits[ids[min(len(view.ids), 2)]] += 1000.0
+
+    sampling = Sampling(temperature=0.0, banned_phrases=("he said", "he said that"))
+    stop = Stop(max_tokens=3, ignore_eog=True)
+    generation = written(
+        engine, Request("Then he said", sampling=sampling, stop=stop, logits_callback=dictate)
+    )
+    assert "that" not in generation.branches[0].text and hits(generation)
 
 
 def test_a_grammar_is_followed_on_another_way(engine: Engine) -> None:

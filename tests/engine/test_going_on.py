@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
 
-from .support import PROMPT, exact_engine, finish, fixture_of, small_engine
+from .support import PROMPT, dictated, exact_engine, finish, fixture_of, published, small_engine
 
 engine = fixture_of(small_engine)
 
@@ -53,7 +53,8 @@ def test_extended_token_by_token_it_is_the_same_text(exact: Engine, settings: st
     assert generation.branches[0].ids == whole
 
 
-def test_what_was_cut_off_is_not_looked_back_at(engine: Engine) -> None:
+@pytest.mark.parametrize("by_id", [False, True])
+def test_what_was_cut_off_is_not_looked_back_at(engine: Engine, by_id: bool) -> None:
     """A token that a stop rule took away may be written without a penalty."""
     face = 300
 
@@ -63,7 +64,7 @@ def test_what_was_cut_off_is_not_looked_back_at(engine: Engine) -> None:
 
     text = engine.detokenize([face])
     sampling = Sampling(temperature=0.0, presence_penalty=5.0)
-    stop = Stop(strings=(text,), max_tokens=5)
+    stop = Stop(token_ids=(face,), max_tokens=5) if by_id else Stop(strings=(text,), max_tokens=5)
     generation = engine.submit(Request(PROMPT, sampling=sampling, stop=stop, logits_callback=always))
     finish(engine, generation)
     (branch,) = generation.branches
@@ -71,6 +72,18 @@ def test_what_was_cut_off_is_not_looked_back_at(engine: Engine) -> None:
     branch.extend(Stop(max_tokens=2))
     finish(engine, generation)
     assert branch.ids == (face, face + 1)
+
+
+def test_a_character_in_which_it_ended_is_whole_when_it_goes_on(engine: Engine) -> None:
+    fox, cat, ran = (engine.tokenize_continuation(text) for text in (" fox", "🐈", " ran"))
+    assert len(cat) > 2
+    ids = [*fox, *cat, *ran]
+    generation = dictated(engine, ids, Stop(max_tokens=len(fox) + 2, ignore_eog=True))
+    finish(engine, generation)
+    generation.branches[0].extend(len(cat) + len(ran))
+    finish(engine, generation)
+    assert generation.branches[0].text == " fox🐈 ran"
+    assert published(generation) == [(" fox🐈 ran", ids)]
 
 
 # ---- seeds

@@ -191,6 +191,39 @@ def writing(generation: Generation) -> bool:
     return any(branch.live for branch in generation.branches)
 
 
+@pytest.mark.parametrize("tail", [b"data: {oops\n\n", b'data: {"error": {"message": "worn out"}}\n\n'])
+def test_a_branch_that_a_stop_text_ends_is_told_whatever_comes_behind_it(
+    server: Scripted, connect: Connect, tail: bytes
+) -> None:
+    def fault(handler: Handler) -> bool:
+        handler.begin()
+        handler.frame(handler.event(0, STORY[:12], None) + tail)
+        return True
+
+    server.faults.append(fault)
+    generation = connect(server).submit(Request(PROMPT, stop=Stop(strings=(STORY[7:12],)))).wait(WAIT)
+    assert generation.branches[0].text == STORY[:7]
+    assert generation.branches[0].finish_reason is FinishReason.STOP
+
+
+def test_a_last_line_without_an_end_is_read(server: Scripted, connect: Connect) -> None:
+    def fault(handler: Handler) -> bool:
+        handler.answer(200, handler.event(0, STORY, None) + handler.event(0, "", "stop").rstrip())
+        return True
+
+    server.faults.append(fault)
+    generation = connect(server).submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
+    assert generation.branches[0].text == STORY
+    assert len(asked(server)) == 1
+
+
+@pytest.mark.parametrize("body", [b'{"error": {"message": "worn out"}}', b"<html>worn out</html>"])
+def test_an_error_instead_of_events_is_said_in_words(server: Scripted, connect: Connect, body: bytes) -> None:
+    server.always = answers(200, body)
+    with pytest.raises(RemoteError, match="worn out|web page"):
+        connect(server).submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
+
+
 def test_a_silent_server_is_left_after_a_while(vllm: Scripted, connect: Connect) -> None:
     engine, over = connect(vllm, silent_seconds=0.3), threading.Event()
     vllm.faults.append(stalls_after(10, over))
@@ -308,6 +341,15 @@ def test_nobody_there_is_said_in_words() -> None:
             RemoteEngine.connect(RemoteOptions(url))
 
 
+@pytest.mark.parametrize("models", [["grid"], {"id": 1}, [{"id": "a", "owned_by": "llamacpp", "meta": 5}]])
+def test_odd_words_about_models_are_an_error_in_words(
+    vllm: Scripted, connect: Connect, monkeypatch: pytest.MonkeyPatch, models: Any
+) -> None:
+    monkeypatch.setattr(Handler, "do_GET", lambda self: self.answer(200, {"data": models}))
+    with pytest.raises(RemoteError, match="what it says of its models cannot be read"):
+        connect(vllm)
+
+
 def test_another_server_than_was_said_is_named_at_once(vllm: Scripted, connect: Connect) -> None:
     with pytest.raises(InvalidRequest, match="'koboldcpp' is none of auto, vllm, openai, llamacpp, srb"):
         connect(vllm, dialect="koboldcpp")
@@ -347,6 +389,15 @@ def test_equal_branches_are_one_request_where_the_server_knows_n(
         assert len(asked(server)) == requests
         seeds = [body["seed"] + k for body in asked(server) for k in range(body.get("n", 1))]
         assert sorted(seeds) == [1, 2, 3, 4]
+
+
+def test_a_server_that_writes_one_branch_whatever_is_asked_writes_all_of_them(
+    server: Scripted, connect: Connect
+) -> None:
+    server.always = lambda handler: handler.write({**handler.body, "n": 1})
+    generation = connect(server).submit(Request(PROMPT, n=8, stop=NO_END)).wait(WAIT)
+    assert [branch.text for branch in generation.branches] == [STORY] * 8
+    assert len(asked(server)) == 8
 
 
 def test_what_nobody_wants_is_not_written_on(vllm: Scripted, connect: Connect) -> None:

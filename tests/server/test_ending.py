@@ -32,11 +32,13 @@ def test_an_answer_that_takes_longer_than_the_server_waits_is_ended_in_words(
         asking.start()
         wait_until(lambda: len(engine.generations) == 2)
         handle.stop(30)
-        last = frames(begun + b"".join(pieces))[-1]
+        *before, last = frames(begun + b"".join(pieces))
     asking.join(30)
     for status, error in ((503, last), (wholes[0].status_code, wholes[0].json())):
         assert status == 503 and error["error"]["message"] == "the server is being ended"
         assert error["error"]["type"] == "unavailable_error"
+    ends = [choice["finish_reason"] for frame in before for choice in frame.get("choices", ())]
+    assert not any([*ends, *(frame.get("stop") for frame in before)]), "as if it were whole"
 
 
 def test_a_body_that_is_announced_too_large_is_not_awaited(serve: Serve) -> None:

@@ -30,7 +30,7 @@ ENDS: Mapping[str, FinishReason] = {
 _USUAL_WINDOW = 8192  # tokens, where a server does not say
 _WINDOWS = ("n_ctx", "max_model_len", "context_length", "context_window", "n_ctx_train")
 _UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
-_REPORT = re.compile(rb'\{"(error"|object": ?"error")')
+_REPORT = re.compile(rb'\{\s*"(error"|object": ?"error")')
 _SAMPLING = frozenset(row.field for row in OF_SAMPLING) - {"logit_bias"}
 """What can be said without token ids."""
 _CONSTRAINTS = frozenset({"grammar", "json_schema", "regex"})

@@ -43,7 +43,7 @@ from ..window import fit
 from .branch import SEEDS, RemoteBranch, RemoteRequest
 from .dialects import ENDS, RemoteDialect, connect
 from .options import RemoteOptions
-from .transport import Transport
+from .transport import IS_IT_AN_ENGINE, Transport
 from .vocabulary import SIZE, LetterVocabulary
 
 log = logging.getLogger(__name__)
@@ -97,6 +97,10 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
                 if on_progress is not None and not on_progress(0.0):
                     raise Cancelled(f"connecting to {options.url} was stopped")
             engine.dialect = dialect = connecting.result()
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # of odd JSON
+            engine.close()
+            problem = f"what it says of its models cannot be read ({error!r}); {IS_IT_AN_ENGINE}"
+            raise RemoteError(engine.transport.where, problem, again=False) from error
         except BaseException:
             engine.close()
             raise
@@ -268,19 +272,23 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
     async def _write(self, request: RemoteRequest, group: Sequence[RemoteBranch], body: Any) -> None:
         """Write equal branches; where the answer breaks off, ask again for those that have not ended."""
         task, options, where = asyncio.current_task(), self.options, self.transport.where
-        error = RemoteError(where, "the answer ended too soon")
+        error = early = RemoteError(where, "the answer ended too soon")
         try:
             async with aclosing(self.transport.events(self.dialect.path, body)) as batches:
                 async for batch in batches:
-                    for data in batch:
-                        self._receive(group, data)
-                    request.publish()
+                    try:
+                        for data in batch:
+                            self._receive(group, data)
+                    finally:  # a branch that ended cancels this task, which then gets no further
+                        request.publish()
         except RemoteError as failure:
             error = failure
         except Exception as failure:  # a defect of ours, or an answer that nobody expected
             log.exception("a request elsewhere failed")
             error = RemoteError(where, repr(failure), again=False)
         broken = [each for each in group if each.answer is task]
+        if broken and error is early and broken[0] is not group[0]:
+            self.dialect.many = 1  # it knows no n
         if broken:
             log.warning("request %d: %s", request.generation.number, error)
         if attempt := max((each.fail(error, options.retries) for each in broken), default=0):

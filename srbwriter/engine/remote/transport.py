@@ -83,9 +83,12 @@ class Transport:
                     # To pass over a line of no event might be to lose a token, and so might a spoilt end.
                     if not _NO_EVENT.match(line.decode("utf-8", "replace")):
                         raise unreadable(self.where, line)
-                data = [line[5:].strip() for line in lines if line.startswith(b"data:")]
-                if events := list(filter(None, data)):
+                if events := [data for line in lines if line[:5] == b"data:" and (data := line[5:].strip())]:
                     yield events
+            if rest.startswith(b"data:"):  # the last line may lack its end
+                yield [rest[5:].strip()]
+            elif rest.strip():
+                raise unreadable(self.where, rest)
 
     @asynccontextmanager
     async def _request(
