@@ -354,7 +354,7 @@ class ActiveBranch(Demand):
         self._broken = whole < tokens
         end = buffer.ends[tokens - 1] if tokens else 0
         chars = max(end, 0) if chars is None else chars
-        held = self._held[: max(chars - self.shown, 0)]
+        held = self.held[: max(chars - self.shown, 0)]
         changed = tokens < len(buffer.ids)
         if chars < len(text):  # readers have it
             text = text[:chars]
@@ -463,14 +463,14 @@ class ActiveBranch(Demand):
         self.min_tokens, self.ignore_eog = stop.min_tokens, stop.ignore_eog
         self.stop_ids = frozenset(stop.token_ids)
         self.deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
-        self._look_again(self._held)
+        self._look_again(self.held)
 
     def watch(self, prompt_end: Callable[[int], str]) -> None:
         """Look for the phrases that its sampling bans from here on, if they are others.
 
         ``prompt_end`` gives the last characters before the branch, at least so many.
         """
-        held = self._held
+        held = self.held
         if self.banned == self.sampling.banned_phrases:
             return
         self.banned = self.sampling.banned_phrases
@@ -483,7 +483,8 @@ class ActiveBranch(Demand):
         self._look_again(held)
 
     @property
-    def _held(self) -> str:
+    def held(self) -> str:
+        """Return the text at the end that is not shown yet."""
         return self._recent[len(self._recent) - max(self._seen - self.shown, 0) :]
 
     # ---- another text

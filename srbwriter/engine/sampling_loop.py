@@ -128,7 +128,7 @@ class SamplingLoop:
         first = next((k for k, end in enumerate(buffer.ends) if end > 0), None)
         if first is None:
             return ()
-        new = (active.branch.text + active._held)[: buffer.ends[first]]
+        new = (active.branch.text + active.held)[: buffer.ends[first]]
         return [*self.model.tokenize_continuation(new), *buffer.ids[first + 1 :]]
 
     # ---- one token
