@@ -247,7 +247,7 @@ class ActiveBranch(Demand):
             begun = self.shown if self.shown > self._ban_floor else self._ban_floor - self._bans.reach
             start, floor = max(begun, self._ban_from) - at, self._ban_floor - at
             match = earlier = self._bans.find(recent, start, floor)
-            while earlier is not None and at + earlier.start() < loose:
+            while earlier is not None and earlier[0] and at + earlier.start() < loose:
                 loose = at + earlier.start()
                 kept = self.tokens_within(loose)
                 end = buffer.ends[kept - 1] if kept else 0
