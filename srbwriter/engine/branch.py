@@ -257,8 +257,8 @@ class ActiveBranch(Demand):
             if first < len(buffer.ids):
                 self.rows[len(buffer.ids) - 1] = row().copy()
             if match is not None and not match.partial:
-                phrase, begun = self._bans.name(match[0]), at + match.start()
-                place = self.choose_place(begun, self.tokens_within(max(begun, 0)))
+                phrase, found = self._bans.name(match[0]), at + match.start()
+                place = self.choose_place(found, self.tokens_within(max(found, 0)))
                 if place is not None:
                     return Back(place, phrase)
                 self.request.events.append(PhraseBanned(branch.index, phrase, 0))  # it stays
@@ -377,7 +377,7 @@ class ActiveBranch(Demand):
             self.request.events.append(Cut(self.branch.index, len(text), tokens))
 
     def decode_again(self, tokens: int) -> int:
-        """Let the decoder stand where it stood after so many tokens; return how many are whole characters."""
+        """Set the decoder back to where so many tokens end; return how many of them are whole characters."""
         ids, whole = self.buffer.ids, tokens
         while whole and self.pieces.text[ids[whole - 1]] is None:
             whole -= 1

@@ -122,14 +122,14 @@ class Cache:
             return self.tree.resumable(ids, salt, len(ids)).end
         return self.tree.match(ids, salt)[1]
 
-    def count_missing_cells(self, path: Sequence[int], salt: str, most: int) -> int:
-        """Return how many more cells a path takes, if ``most`` of its tokens may be held."""
-        return len(path) - self._resume(path, salt, most)[0].end
+    def count_cells(self, path: Sequence[int], salt: str, most: int) -> tuple[int, int]:
+        """Return how many more cells a path takes, and how many it has that only idle sequences hold.
 
-    def count_parked_cells(self, path: Sequence[int], salt: str, most: int) -> int:
-        """Return how many of the tokens that may be held only idle sequences have in cells."""
+        ``most`` of its tokens may be held.
+        """
         node, _ = self._resume(path, salt, most)
-        return sum(len(above.tokens) for above in node.path_up() if above.seqs <= self.idle)
+        parked = sum(len(above.tokens) for above in node.path_up() if above.seqs <= self.idle)
+        return len(path) - node.end, parked
 
     def _resume(self, path: Sequence[int], salt: str, most: int) -> tuple[TokenNode, list[TokenNode]]:
         """Return where a sequence for a path begins in cells, and the stored nodes to restore below it.

@@ -1,4 +1,4 @@
-"""Bounds of one request, and checks against them. No other module states such a bound but of a body's JSON.
+"""Bounds of one request, and checks against them. Only those of a body's JSON are in another module.
 
 llama.cpp does not check a number: it allocates memory for a window of two thousand million tokens for every
 branch, and the system ends the process. Bounds of a single parameter are at its field in

@@ -154,10 +154,10 @@ class Queue:
             wanted = waiting if self.seconds_of_rest(self.loop.now) == 0 else []
         if len(wanted) > 1:
             clients, requests = self._count_running()
-            lost = {r for r in wanted if r.counted and not self.cache.returns(r.salt)}  # if it must leave
+            kept = {r for r in wanted if not r.counted or self.cache.returns(r.salt)}  # nothing is read again
             wanted.sort(
                 key=lambda r: (
-                    clients[r.client], requests[r], r not in lost, r.waiting_since, r.generation.number,
+                    clients[r.client], requests[r], r in kept, r.waiting_since, r.generation.number,
                 )
             )  # fmt: skip
         under_way: set[Step] = set()
@@ -258,8 +258,7 @@ class Queue:
         own = not request.needs_scoring and (logits is not None or not active.at_prompt)
         active.prompting = not own
         path = path if own else request.ids
-        missing = self.cache.count_missing_cells(path, active.salt, known)
-        fits = self._make_room(missing, self.cache.count_parked_cells(path, active.salt, known), request)
+        fits = self._make_room(*self.cache.count_cells(path, active.salt, known), request)
         if fits and own and not self.loop.prepare(active):
             return True
         active.urgency = request.asked.priority

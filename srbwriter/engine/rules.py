@@ -117,7 +117,7 @@ class Phrases:
         while match is not None and not match.partial and match.end() <= floor:
             start = match.start()
             match = self._pattern.search(text, start + 1, partial=True)
-            if (match is None or match.partial) and len(text) > floor:
+            if (match is None or match.partial) and len(text) > floor:  # a longer one may begin there
                 match = self._pattern.fullmatch(text, start, partial=True) or match
         return match
 

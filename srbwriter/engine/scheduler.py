@@ -448,7 +448,7 @@ class Scheduler:
                     continue
                 if cache.tree.resumable(path, active.salt, before).end < before:
                     continue
-                room = cache.count_missing_cells(path, active.salt, before) + len(rows)
+                room = cache.count_cells(path, active.salt, before)[0] + len(rows)
                 urgency, active.urgency = active.urgency, Priority.BACKGROUND
                 if cache.free_cells(room, background=True) and cache.allocate(active, path, before):
                     rows.append(active)

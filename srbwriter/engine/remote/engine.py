@@ -96,11 +96,11 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
             while not wait((connecting,), _LOOK).done:
                 if on_progress is not None and not on_progress(0.0):
                     raise Cancelled(f"connecting to {options.url} was stopped")
-            engine.dialect = dialect = connecting.result()
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # of odd JSON
-            engine.close()
-            problem = f"what it says of its models cannot be read ({error!r}); {IS_IT_AN_ENGINE}"
-            raise RemoteError(engine.transport.where, problem, again=False) from error
+            try:
+                engine.dialect = dialect = connecting.result()
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # of odd JSON
+                problem = f"what it says of its models cannot be read ({error!r}); {IS_IT_AN_ENGINE}"
+                raise RemoteError(engine.transport.where, problem, again=False) from error
         except BaseException:
             engine.close()
             raise

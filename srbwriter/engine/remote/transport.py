@@ -76,19 +76,17 @@ class Transport:
         RemoteError.
         """
         async with self._request("POST", path, msgspec.json.encode(body)) as response:
-            rest = b""
-            async for chunk in response.aiter_bytes():
-                *lines, rest = (rest + chunk).split(b"\n")
+            rest, chunk, chunks = b"", b"", aiter(response.aiter_bytes())
+            while chunk is not None:  # and once more: the last line may lack its end
+                chunk = await anext(chunks, None)
+                *lines, rest = (rest + (b"\n" if chunk is None else chunk)).split(b"\n")
                 for line in lines:
                     # To pass over a line of no event might be to lose a token, and so might a spoilt end.
                     if not _NO_EVENT.match(line.decode("utf-8", "replace")):
                         raise unreadable(self.where, line)
-                if events := [data for line in lines if line[:5] == b"data:" and (data := line[5:].strip())]:
+                data = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+                if events := list(filter(None, data)):
                     yield events
-            if rest.startswith(b"data:"):  # the last line may lack its end
-                yield [rest[5:].strip()]
-            elif rest.strip():
-                raise unreadable(self.where, rest)
 
     @asynccontextmanager
     async def _request(
